@@ -1,0 +1,120 @@
+//! Queue disciplines: everything that makes a packet wait, drops or marks it. As in Linux, buffers, shapers, delay and loss
+//! are all queue disciplines, and some contain another one.
+
+pub mod fifo;
+pub mod delay;
+pub mod loss;
+pub mod shaper;
+
+use crate::packet::Packet;
+use crate::registry::{Kind, Parameter, Settings, Unfit};
+use crate::rng::Rng;
+use crate::time::Time;
+use crate::units::Bytes;
+use alloc::boxed::Box;
+
+/// Why a packet was dropped. Every drop has exactly one reason and is counted under it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum DropReason {
+    /// The buffer had no room for it.
+    Full,
+    /// Random loss of the path.
+    RandomLoss,
+    /// It was on an explicit list of packets to lose.
+    Listed,
+    /// It is larger than the link's MTU.
+    TooLarge,
+    /// It is larger than the whole bucket or buffer, so it could never pass.
+    NeverFits,
+}
+
+impl DropReason {
+    /// All of them, in order.
+    pub const ALL: [DropReason; 5] =
+        [DropReason::Full, DropReason::RandomLoss, DropReason::Listed, DropReason::TooLarge, DropReason::NeverFits];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DropReason::Full => "full",
+            DropReason::RandomLoss => "random_loss",
+            DropReason::Listed => "listed",
+            DropReason::TooLarge => "too_large",
+            DropReason::NeverFits => "never_fits",
+        }
+    }
+}
+
+/// What waits in a queue discipline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Backlog {
+    /// Packets waiting.
+    pub packets: u64,
+    /// Their bytes at the IP level.
+    pub bytes: Bytes,
+}
+
+/// Takes the packets that a queue discipline drops.
+pub type Drops<'a, P> = &'a mut dyn FnMut(P, DropReason);
+
+/// A queue discipline. For every call: packets in = packets out + dropped + backlog; and a packet dropped by `dequeue` was
+/// ahead of the one that call delivers.
+pub trait Qdisc<P>: Send {
+    /// Takes a packet, or drops it or others to make room.
+    fn enqueue(&mut self, now: Time, packet: P, drop: Drops<'_, P>);
+    /// Gives the next packet that may leave now.
+    fn dequeue(&mut self, now: Time, drop: Drops<'_, P>) -> Option<P>;
+    /// When to ask again: `None` if empty. At that time `dequeue` may still yield nothing; ask again then.
+    fn ready_at(&self) -> Option<Time>;
+    /// What waits.
+    fn backlog(&self) -> Backlog;
+}
+
+/// What a builder is given beside its own settings.
+pub struct Context<P> {
+    /// The discipline inside, for those that contain one.
+    pub inner: Option<Box<dyn Qdisc<P>>>,
+    /// A random stream of its own.
+    pub rng: Rng,
+}
+
+/// One queue discipline of the registry.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its name in files and flags.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+    /// Its parameters; the first may be given positionally: `fifo:128KiB`.
+    pub parameters: &'static [Parameter],
+    /// Whether it wraps another discipline (`inner` in scenario files; an unlimited FIFO if not given).
+    pub contains: bool,
+}
+
+/// Every queue discipline: its entry, and the one place that builds it.
+pub const REGISTRY: &[Entry] = &[fifo::ENTRY, delay::ENTRY, shaper::ENTRY, loss::ENTRY];
+
+/// Checks `settings` and builds the discipline called `name`. `None` if there is no such name.
+pub fn by_name<P: Packet + Send + 'static>(
+    name: &str, settings: &Settings, context: Context<P>,
+) -> Option<Result<Box<dyn Qdisc<P>>, Unfit>> {
+    fn boxed<P, Q: Qdisc<P> + 'static>(q: Result<Q, Unfit>) -> Result<Box<dyn Qdisc<P>>, Unfit> {
+        q.map(|q| Box::new(q) as Box<dyn Qdisc<P>>)
+    }
+    let Context { inner, rng } = context;
+    let inner = || inner.unwrap_or_else(|| Box::new(fifo::Fifo::unlimited()));
+    Some(match name {
+        "fifo" => boxed(fifo::Fifo::new(settings)),
+        "delay" => boxed(delay::Delay::new(settings)),
+        "shaper" => boxed(shaper::Shaper::new(settings, inner())),
+        "loss" => boxed(loss::Loss::new(settings, inner(), rng)),
+        _ => return None,
+    })
+}
+
+pub(crate) const LIMIT: Parameter = Parameter {
+    name: "limit",
+    kind: Kind::Limit,
+    default: "",
+    meaning: "room for waiting packets, in bytes at the IP level (128KiB) or in packets (100p)",
+};

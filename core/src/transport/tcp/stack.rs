@@ -1,0 +1,86 @@
+//! A TCP stack is data that selects parts, not a branch in the code: one list of [`PARAMETERS`], and per stack the values it
+//! chooses. Any of them can be set apart in a scenario: `stack = { name = "net2", recovery = "newreno" }`.
+
+use crate::registry::{Kind, Parameter};
+
+/// What a stack is made of. The defaults are the standards' (stack `rfc`).
+pub const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "recovery",
+        kind: Kind::Word(&["tahoe", "reno", "newreno"]),
+        default: "newreno",
+        meaning: "repair of losses: tahoe, reno (BSD classic: one fast retransmit, over at the first new ACK), newreno (RFC 6582)",
+    },
+    Parameter {
+        name: "initial_window",
+        kind: Kind::Count,
+        default: "10",
+        meaning: "congestion window at the start, in segments (RFC 6928: 10; BSD: 1)",
+    },
+    Parameter {
+        name: "duplicate_threshold",
+        kind: Kind::Count,
+        default: "3",
+        meaning: "duplicate ACKs that mean loss (RFC 5681 section 3.2)",
+    },
+    Parameter {
+        name: "rto",
+        kind: Kind::Word(&["ticks", "rfc6298"]),
+        default: "rfc6298",
+        meaning: "RTT estimator and retransmission clock: ticks (4.4BSD's 500 ms slow timer) or rfc6298",
+    },
+    Parameter { name: "rto_min", kind: Kind::Time, default: "1s", meaning: "smallest RTO (RFC 6298 section 2.4: 1 s; BSD: 2 ticks)" },
+    Parameter { name: "rto_max", kind: Kind::Time, default: "60s", meaning: "largest RTO, back-off included (BSD: 64 s)" },
+    Parameter { name: "rto_initial", kind: Kind::Time, default: "1s", meaning: "RTO before the first sample (RFC 6298: 1 s; BSD: 3 s)" },
+    Parameter { name: "slow_tick", kind: Kind::Time, default: "500ms", meaning: "period of BSD's slow timer (rto = ticks)" },
+    Parameter {
+        name: "delayed_ack",
+        kind: Kind::Word(&["fast_ticks", "after", "none"]),
+        default: "after",
+        meaning: "lone segments are acknowledged at BSD's next fast tick, a time after they came, or at once",
+    },
+    Parameter { name: "delayed_ack_time", kind: Kind::Time, default: "40ms", meaning: "the fast tick's period, or the time (RFC 1122: under 500 ms)" },
+    Parameter { name: "ack_every", kind: Kind::Count, default: "2", meaning: "full segments that bring an ACK at once (RFC 5681 section 4.2)" },
+    Parameter { name: "timestamps", kind: Kind::Flag, default: "true", meaning: "offer the timestamps option, and PAWS with it (RFC 7323)" },
+    Parameter { name: "timestamp_clock", kind: Kind::Time, default: "1ms", meaning: "resolution of TSval (BSD: one slow tick)" },
+    Parameter { name: "window_scale", kind: Kind::Flag, default: "true", meaning: "offer the window scale option (RFC 7323)" },
+    Parameter { name: "max_retransmits", kind: Kind::Count, default: "12", meaning: "timeouts in a row before the connection is given up" },
+];
+
+/// One stack of the registry.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// Where it differs from the defaults of [`PARAMETERS`]; in scenario notation.
+    pub values: &'static [(&'static str, &'static str)],
+    /// Which defaults it gives to its controllers' parameters, where they have them.
+    pub controller: &'static [(&'static str, &'static str)],
+}
+
+/// Every stack.
+pub const REGISTRY: &[Entry] = &[
+    Entry {
+        name: "net2",
+        summary: "BSD Net/2 and 4.4BSD-Lite with RFC 1323: classic Reno, 500 ms ticks, mss/8 growth",
+        values: &[
+            ("recovery", "reno"),
+            ("initial_window", "1"),
+            ("rto", "ticks"),
+            ("rto_max", "64s"),
+            ("rto_initial", "3s"),
+            ("delayed_ack", "fast_ticks"),
+            ("delayed_ack_time", "200ms"),
+            ("timestamp_clock", "500ms"),
+        ],
+        controller: &[("extra", "8"), ("validate", "false"), ("count_bytes", "false")],
+    },
+    Entry {
+        name: "rfc",
+        summary: "the standards: NewReno (RFC 5681, 6582), RTO by RFC 6298, timestamps (RFC 7323), initial window 10",
+        values: &[],
+        controller: &[],
+    },
+];

@@ -1,0 +1,223 @@
+//! TCP segments (RFC 9293 section 3.1) and the options this project speaks: MSS, window scale and timestamps (RFC 7323),
+//! SACK (RFC 2018).
+//!
+//! [`Segment`] is the value. Its payload is a type parameter: a [`Length`] in the simulator, bytes on real hosts.
+
+use core::fmt;
+use core::ops::BitOr;
+
+/// A sequence number: arithmetic is modulo 2^32 (RFC 9293 section 3.4).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct Seq(pub u32);
+
+impl Seq {
+    /// This number advanced by `n`.
+    #[inline]
+    pub const fn plus(self, n: u32) -> Seq {
+        Seq(self.0.wrapping_add(n))
+    }
+    /// How far this is ahead of `other`; negative if behind. Meaningful within half the number space.
+    #[inline]
+    pub const fn ahead_of(self, other: Seq) -> i32 {
+        self.0.wrapping_sub(other.0) as i32
+    }
+}
+
+impl fmt::Debug for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
+/// The control bits.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// No more data from the sender.
+    pub const FIN: Flags = Flags(0x01);
+    /// Synchronise sequence numbers.
+    pub const SYN: Flags = Flags(0x02);
+    /// Reset the connection.
+    pub const RST: Flags = Flags(0x04);
+    /// Push.
+    pub const PSH: Flags = Flags(0x08);
+    /// The acknowledgment field is significant.
+    pub const ACK: Flags = Flags(0x10);
+    /// The urgent pointer is significant.
+    pub const URG: Flags = Flags(0x20);
+    /// ECN echo (RFC 3168).
+    pub const ECE: Flags = Flags(0x40);
+    /// Congestion window reduced (RFC 3168).
+    pub const CWR: Flags = Flags(0x80);
+
+    /// Whether all bits of `other` are set.
+    #[inline]
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Flags;
+    #[inline]
+    fn bitor(self, o: Flags) -> Flags {
+        Flags(self.0 | o.0)
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (bit, letter) in "FSRPAUEC".chars().enumerate() {
+            if self.0 & 1 << bit != 0 {
+                write!(f, "{letter}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The timestamps option (RFC 7323 section 3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Timestamps {
+    /// TSval: the sender's clock.
+    pub value: u32,
+    /// TSecr: the value being echoed; 0 if none.
+    pub echo: u32,
+}
+
+/// Up to four blocks of received, not yet acknowledged data, most recent first (RFC 2018 section 4): `[start, end)`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SackBlocks {
+    blocks: [(Seq, Seq); 4],
+    len: u8,
+}
+
+impl SackBlocks {
+    /// How many blocks fit beside a timestamps option, and without it, into 40 bytes of options.
+    pub const fn room(timestamps: bool) -> usize {
+        if timestamps { 3 } else { 4 }
+    }
+    /// Adds a block behind the others; a fifth is ignored.
+    pub fn push(&mut self, start: Seq, end: Seq) {
+        if let Some(slot) = self.blocks.get_mut(self.len as usize) {
+            *slot = (start, end);
+            self.len += 1;
+        }
+    }
+    /// The blocks, in order.
+    #[inline]
+    pub fn as_slice(&self) -> &[(Seq, Seq)] {
+        &self.blocks[..self.len as usize]
+    }
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// The options of one segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// Maximum segment size (SYN only).
+    pub mss: Option<u16>,
+    /// Window scale shift, 0 to 14 (SYN only).
+    pub window_scale: Option<u8>,
+    /// SACK permitted (SYN only).
+    pub sack_permitted: bool,
+    /// Timestamps.
+    pub timestamps: Option<Timestamps>,
+    /// SACK blocks.
+    pub sack: SackBlocks,
+}
+
+impl Options {
+    /// Bytes on the wire: each option padded with NOPs to a multiple of four, as BSD and Linux write them.
+    #[inline]
+    pub const fn size(&self) -> u32 {
+        let mut n = 0;
+        if self.mss.is_some() {
+            n += 4;
+        }
+        if self.window_scale.is_some() {
+            n += 4; // NOP + 3
+        }
+        if self.timestamps.is_some() {
+            n += 12; // NOP NOP + 10
+        } else if self.sack_permitted {
+            n += 4; // NOP NOP + 2; beside timestamps it takes the place of their two NOPs
+        }
+        if self.sack.len > 0 {
+            n += 4 + 8 * self.sack.len as u32; // NOP NOP + 2 + 8n
+        }
+        n
+    }
+}
+
+/// What a segment carries.
+pub trait Payload: Clone + Default + fmt::Debug {
+    /// Bytes of it.
+    fn len(&self) -> u32;
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A payload of which only the length exists: what the simulator moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Length(pub u32);
+
+impl Payload for Length {
+    #[inline]
+    fn len(&self) -> u32 {
+        self.0
+    }
+}
+
+impl Payload for alloc::vec::Vec<u8> {
+    fn len(&self) -> u32 {
+        self.as_slice().len() as u32
+    }
+}
+
+/// Bytes of a TCP header without options.
+pub const HEADER: u32 = 20;
+
+/// A TCP segment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Segment<P = Length> {
+    /// Source port.
+    pub source: u16,
+    /// Destination port.
+    pub destination: u16,
+    /// Sequence number of the first byte (or of the SYN).
+    pub seq: Seq,
+    /// Next sequence number expected, if `flags` has ACK.
+    pub ack: Seq,
+    /// Control bits.
+    pub flags: Flags,
+    /// Advertised window, not yet scaled.
+    pub window: u16,
+    /// Urgent pointer; only meaningful with URG.
+    pub urgent: u16,
+    /// Options.
+    pub options: Options,
+    /// Data.
+    pub payload: P,
+}
+
+impl<P: Payload> Segment<P> {
+    /// Bytes at the TCP level: header, options and payload.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        HEADER + self.options.size() + self.payload.len()
+    }
+
+    /// How much sequence space it occupies: data, SYN and FIN.
+    #[inline]
+    pub fn span(&self) -> u32 {
+        self.payload.len() + self.flags.has(Flags::SYN) as u32 + self.flags.has(Flags::FIN) as u32
+    }
+}

@@ -1,0 +1,171 @@
+//! What to run: hosts, routers, links with a queue discipline per direction, and flows. This is the resolved form, every
+//! value checked and in its type; [`crate::file`] reads it from TOML.
+
+use narrows_core::registry::{Settings, Unfit};
+use narrows_core::units::{Bytes, Rate};
+use std::time::Duration;
+
+/// A checked scenario. Names are unique, every link joins two known nodes, every flow has a route, every buffer holds a
+/// packet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// A short name, from the file's name if not given.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// When the run ends at the latest. It ends earlier when every flow with a size has completed.
+    pub duration: Duration,
+    /// Hosts and routers.
+    pub nodes: Vec<Node>,
+    /// Links between them.
+    pub links: Vec<Link>,
+    /// Who sends what to whom.
+    pub flows: Vec<Flow>,
+    /// What to record beside the summaries.
+    pub record: Record,
+}
+
+/// A host (with transport ends) or a router (without).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// A router forwards only; flows begin and end at hosts.
+    pub router: bool,
+    /// Phase of the machine's coarse timers against the start of the run; drawn from the seed if not given.
+    pub timer_phase: Option<Duration>,
+}
+
+/// Two lines between two nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Index into [`Scenario::nodes`].
+    pub from: usize,
+    /// Index into [`Scenario::nodes`].
+    pub to: usize,
+    /// From `from` to `to`.
+    pub forward: Line,
+    /// From `to` to `from`.
+    pub backward: Line,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// Rate of whole IP packets.
+    pub rate: Rate,
+    /// One-way propagation delay.
+    pub delay: Duration,
+    /// Largest IP packet.
+    pub mtu: Bytes,
+    /// What waits before the line.
+    pub queue: Part,
+    /// Changes during the run, in order of time.
+    pub changes: Vec<Change>,
+}
+
+/// A line changes during the run. Packets already on their way keep their order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// When.
+    pub at: Duration,
+    /// The rate from then on.
+    pub rate: Option<Rate>,
+    /// The delay from then on.
+    pub delay: Option<Duration>,
+}
+
+/// An algorithm of a registry, with its settings (complete: defaults filled in), and the one it contains.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Its name in the registry.
+    pub name: String,
+    /// Every parameter.
+    pub settings: Settings,
+    /// The part inside.
+    pub inner: Option<Box<Part>>,
+}
+
+/// A flow from a host to a host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// Its name.
+    pub name: String,
+    /// Index into [`Scenario::nodes`].
+    pub from: usize,
+    /// Index into [`Scenario::nodes`].
+    pub to: usize,
+    /// When it starts.
+    pub start: Duration,
+    /// When it stops offering data, if before its size is reached.
+    pub stop: Option<Duration>,
+    /// What it speaks.
+    pub transport: Transport,
+}
+
+/// What a flow speaks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Transport {
+    /// A TCP transfer.
+    Tcp(Box<TcpFlow>),
+    /// Datagrams at a constant rate.
+    Udp(UdpFlow),
+}
+
+/// A TCP transfer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TcpFlow {
+    /// Application bytes; `None` sends until stopped.
+    pub size: Option<Bytes>,
+    /// Sender's stack.
+    pub stack: Part,
+    /// Receiver's stack.
+    pub receiver_stack: Part,
+    /// The sender's congestion control.
+    pub controller: Part,
+    /// The largest window: the receiver's buffer.
+    pub window: Bytes,
+    /// The sender's buffer: what may be unacknowledged.
+    pub send_buffer: Bytes,
+    /// Largest payload; `None` derives it from the route's MTU and the options.
+    pub mss: Option<u32>,
+}
+
+/// Datagrams at a constant rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UdpFlow {
+    /// Rate of whole IP packets.
+    pub rate: Rate,
+    /// Size of one IP packet.
+    pub packet: Bytes,
+    /// When it is on: from, until. Empty: always between start and stop.
+    pub on: Vec<(Duration, Duration)>,
+}
+
+/// What to record beside the summaries.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Record {
+    /// Per-flow series and events.
+    pub flows: bool,
+    /// Per-queue series.
+    pub queues: bool,
+    /// Interval over which `*_rate` series are averaged.
+    pub rate_interval: Duration,
+}
+
+/// Why a scenario cannot run although every single value is well-formed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refused {
+    /// Where: a path like `flow.bulk.window`.
+    pub path: String,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+impl Refused {
+    /// An algorithm's parameter does not fit.
+    pub fn unfit(path: &str, unfit: Unfit) -> Refused {
+        Refused { path: format!("{path}.{}", unfit.parameter), message: unfit.advice }
+    }
+}
