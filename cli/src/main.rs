@@ -1,1 +1,117 @@
-fn main(){}
+//! `narrows`: find the bottleneck, try a remedy in an exact simulator, run it on real packets.
+//!
+//! | file | command |
+//! |---|---|
+//! | `run` | `narrows run FILE...` |
+//! | `reproduce` | `narrows reproduce [PAPER]`, `narrows claims` |
+//! | `list` | `narrows list`, `schema`, `completions` |
+//! | `work` | many runs at once, with progress, stopped by Ctrl-C |
+//! | `json` | the documented JSON of `run` |
+//! | `code` | what claims may ask of the code itself |
+//!
+//! Exit codes: 0 good; 1 a claim's verdict is not the recorded one; 2 wrong use or input; 130 interrupted.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // it faces a person: progress needs the clock
+
+mod code;
+mod json;
+mod list;
+mod reproduce;
+mod run;
+mod work;
+
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use std::ops::RangeInclusive;
+use std::process::ExitCode;
+
+/// Find the bottleneck, try a remedy in an exact simulator, run it on real packets.
+#[derive(Parser)]
+#[command(name = "narrows", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run scenario files and say what was seen
+    Run(run::Args),
+    /// Reproduce papers: run their scenarios, measure every claim, draw their figures
+    Reproduce(reproduce::Args),
+    /// List the claims of the papers, and the verdicts last recorded
+    Claims(reproduce::ClaimsArgs),
+    /// List controllers, queue disciplines, stacks, metrics and papers, with their parameters
+    List(list::Args),
+    /// Print the JSON Schema of scenario files
+    Schema,
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// How results are written to standard output.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For programs; its keys are stable
+    Json,
+}
+
+/// `1..20` (both included) or `7`.
+fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let number = |s: &str| s.trim().parse::<u64>().map_err(|_| format!("`{s}` is no seed: write 7, or 1..20 for twenty of them"));
+    let (first, last) = match text.split_once("..") {
+        Some((first, last)) => (number(first)?, number(last.trim_start_matches('='))?),
+        None => (number(text)?, number(text)?),
+    };
+    if last < first {
+        return Err(format!("{first}..{last} is empty: write the smaller seed first"));
+    }
+    if last - first >= 100_000 {
+        return Err("at most 100,000 seeds at once".into());
+    }
+    Ok(first..=last)
+}
+
+/// Why a command ended without doing what it was asked to.
+enum Stop {
+    /// Wrong use or input: said in full.
+    Refused(miette::Report),
+    /// Ctrl-C.
+    Interrupted,
+}
+
+impl<E: Into<miette::Report>> From<E> for Stop {
+    fn from(e: E) -> Stop {
+        Stop::Refused(e.into())
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Command::Run(args) => run::run(args),
+        Command::Reproduce(args) => reproduce::reproduce(args),
+        Command::Claims(args) => reproduce::claims(args),
+        Command::List(args) => list::list(args),
+        Command::Schema => list::schema(),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "narrows", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    match done {
+        Ok(code) => code,
+        Err(Stop::Refused(report)) => {
+            eprintln!("{report:?}");
+            ExitCode::from(2)
+        }
+        Err(Stop::Interrupted) => {
+            eprintln!("interrupted: nothing was written");
+            ExitCode::from(130)
+        }
+    }
+}

@@ -2,8 +2,17 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod file;
+pub mod claim;
+pub mod metric;
+pub mod host;
 pub mod outcome;
+pub mod paper;
+pub mod quantity;
+pub mod route;
 pub mod scenario;
+pub mod schema;
+pub mod sweep;
 
 pub use outcome::Outcome;
 pub use scenario::Scenario;

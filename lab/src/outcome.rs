@@ -146,7 +146,16 @@ impl Distribution {
     /// Adds a value, in microsecond resolution.
     #[inline]
     pub fn record(&mut self, d: Duration) {
-        self.0.saturating_record((d.as_nanos() as u64 + 500) / 1000);
+        let micros = (d.as_nanos().min(u64::MAX as u128 / 2) as u64 + 500) / 1000;
+        self.0.record(micros).expect("the histogram grows as needed");
+    }
+
+    /// Adds `n` zeros.
+    pub fn record_zeros(&mut self, n: u64) {
+        if n > 0 {
+            // One histogram cell counts to 2^32: enough for a day of packets at 50,000 a second.
+            self.0.record_n(0, n.min(u32::MAX as u64) as u32).expect("zero is in range");
+        }
     }
 
     /// The quantiles so far, in seconds.
@@ -283,6 +292,22 @@ pub enum EventKind {
     Established,
     /// All data was acknowledged.
     Finished,
+}
+
+impl EventKind {
+    /// As files write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            EventKind::Drop => "drop",
+            EventKind::Mark => "mark",
+            EventKind::Retransmission => "retransmission",
+            EventKind::DuplicateAck => "duplicate_ack",
+            EventKind::FastRetransmit => "fast_retransmit",
+            EventKind::Timeout => "timeout",
+            EventKind::Established => "established",
+            EventKind::Finished => "finished",
+        }
+    }
 }
 
 /// Something that happened to a flow.

@@ -39,6 +39,8 @@ pub struct Node {
 /// Two lines between two nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
+    /// Its name: `from>to` unless the file names it.
+    pub name: String,
     /// Index into [`Scenario::nodes`].
     pub from: usize,
     /// Index into [`Scenario::nodes`].
@@ -47,6 +49,13 @@ pub struct Link {
     pub forward: Line,
     /// From `to` to `from`.
     pub backward: Line,
+}
+
+impl Link {
+    /// The line along `from` to `to`, or the one back.
+    pub fn line(&self, forward: bool) -> &Line {
+        if forward { &self.forward } else { &self.backward }
+    }
 }
 
 /// One direction of a link.

@@ -1,1 +1,293 @@
-//! x
+//! Narrows in virtual time. A [`Scenario`] and a seed go in, an [`Outcome`] comes out, the same on every machine.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `agenda` | what happens next: one entry per busy component |
+//! | `line` | one direction of a link: queue discipline, transmitter, pipe |
+//! | `flow` | the two ends of a flow, and what is counted at them |
+//! | `record` | series and events, if asked for |
+//! | `build` | from a scenario to components |
+//!
+//! A packet's way: an endpoint's `transmit` gives it; its flow's way names the lines it takes, in a table made once; each
+//! line queues it, transmits it and holds it in its pipe; behind the last line the other end's `receive` takes it.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod agenda;
+mod build;
+mod flow;
+mod line;
+mod record;
+
+use agenda::Agenda;
+use flow::{End, Ends, Flow};
+use line::{Carried, Line, Wish};
+use narrows_core::packet::{Body, Direction};
+use narrows_core::qdisc::DropReason;
+use narrows_core::{Datagram, Rate, Time};
+use narrows_lab::host::Watch;
+use narrows_lab::outcome::{EventKind, Outcome, Series};
+use narrows_lab::scenario::{Refused, Scenario};
+use std::time::Duration;
+
+/// Runs a scenario. The `outcome`'s `given` and `scenario` are left to the caller, who knows where it came from.
+pub fn run(scenario: &Scenario, seed: u64, watch: &mut dyn Watch) -> Result<Outcome, Refused> {
+    Ok(build::sim(scenario, seed)?.run(watch))
+}
+
+/// Something the scenario's clock does, not a component.
+enum Cue {
+    Start(usize),
+    Stop(usize),
+    Change { line: usize, rate: Option<Rate>, delay: Option<Duration> },
+}
+
+/// Marks the end of a way in the table of ways.
+const HERE: u32 = u32::MAX;
+
+/// A scenario, built and ready to run.
+pub struct Sim {
+    name: String,
+    seed: u64,
+    now: Time,
+    end: Time,
+    agenda: Agenda,
+    lines: Vec<Line>,
+    line_names: Vec<String>,
+    backlogs: Option<Vec<Series>>,
+    flows: Vec<Flow>,
+    /// For every flow and direction the lines it takes, one after the other, each list closed by [`HERE`].
+    ways: Vec<u32>,
+    /// In order of time; the next one is last.
+    cues: Vec<(Time, Cue)>,
+    /// Flows with a size that have not finished; the run ends when the last one does.
+    unfinished: usize,
+    /// Whether a flow without a size keeps the run going until its end.
+    endless: bool,
+    /// Whether the watch wants to see packets.
+    taps: bool,
+    delivered: u64,
+    hash: u64,
+}
+
+/// The order of slots on the agenda: two per line, two per flow, one for the cues.
+impl Sim {
+    fn ready_slot(line: usize) -> usize {
+        2 * line
+    }
+    fn arrival_slot(line: usize) -> usize {
+        2 * line + 1
+    }
+    fn flow_slot(&self, flow: usize, end: End) -> usize {
+        2 * (self.lines.len() + flow) + (end == End::Sink) as usize
+    }
+    fn cue_slot(&self) -> usize {
+        2 * (self.lines.len() + self.flows.len())
+    }
+
+    /// Runs to the end: the scenario's duration, or when every flow with a size has finished and none is endless.
+    pub fn run(mut self, watch: &mut dyn Watch) -> Outcome {
+        if let Some((at, _)) = self.cues.last() {
+            self.agenda.set(self.cue_slot(), *at);
+        }
+        self.taps = watch.wants_packets();
+        let flow_slots = 2 * self.lines.len();
+        let cue_slot = self.cue_slot();
+        let mut events = 0u32;
+        loop {
+            let (at, slot) = self.agenda.next();
+            if at > self.end || (self.unfinished == 0 && !self.endless) {
+                if at > self.end {
+                    self.now = self.end;
+                }
+                break;
+            }
+            self.now = at;
+            if slot < flow_slots {
+                if slot % 2 == 0 { self.line_ready(slot / 2, watch) } else { self.line_arrival(slot / 2, watch) }
+            } else if slot < cue_slot {
+                let i = slot - flow_slots;
+                self.agenda.clear(slot);
+                self.pump(i / 2, if i % 2 == 0 { End::Source } else { End::Sink }, watch);
+            } else {
+                self.cue(watch);
+            }
+            events = events.wrapping_add(1);
+            if events.is_multiple_of(1 << 16) && !watch.progress(self.now, self.end) {
+                break;
+            }
+        }
+        self.outcome()
+    }
+
+    fn cue(&mut self, watch: &mut dyn Watch) {
+        let (_, cue) = self.cues.pop().expect("the cue slot is set only while cues are left");
+        match self.cues.last() {
+            Some((at, _)) => self.agenda.set(self.cue_slot(), *at),
+            None => self.agenda.clear(self.cue_slot()),
+        }
+        match cue {
+            Cue::Start(flow) => {
+                self.flows[flow].started = true;
+                self.pump(flow, End::Source, watch);
+            }
+            Cue::Stop(flow) => {
+                if let Ends::Tcp(ends) = &mut self.flows[flow].ends {
+                    ends.0.stop();
+                }
+                self.pump(flow, End::Source, watch);
+            }
+            Cue::Change { line, rate, delay } => self.lines[line].change(self.now, rate, delay),
+        }
+    }
+
+    /// Lets `end` of a flow send what it may, and notes when it wants to be called again.
+    #[inline]
+    fn pump(&mut self, flow: usize, end: End, watch: &mut dyn Watch) {
+        while let Some((datagram, way)) = self.flows[flow].transmit(self.now, end) {
+            self.offer(Carried::new(datagram, way), watch);
+        }
+        if end == End::Source {
+            self.flows[flow].record(self.now);
+        }
+        // Timers re-arm lazily: one that was pushed back moves when it fires.
+        if let Some(at) = self.flows[flow].wake_at(end) {
+            let slot = self.flow_slot(flow, end);
+            if at < self.agenda.at(slot) {
+                self.agenda.set(slot, at.max(self.now));
+            }
+        }
+    }
+
+    /// A packet comes to the next line of its way.
+    #[inline]
+    fn offer(&mut self, packet: Carried, watch: &mut dyn Watch) {
+        let i = self.ways[packet.hop as usize] as usize;
+        self.at_line(i, watch, |line, now, leaves, drop| line.offer(now, packet, leaves, drop));
+    }
+
+    #[inline]
+    fn line_ready(&mut self, i: usize, watch: &mut dyn Watch) {
+        self.agenda.clear(Self::ready_slot(i));
+        self.at_line(i, watch, |line, now, leaves, drop| line.ready(now, leaves, drop));
+    }
+
+    /// Calls a line, and does what it asks for: agenda, drops, taps.
+    #[inline]
+    fn at_line(
+        &mut self, i: usize, watch: &mut dyn Watch,
+        call: impl FnOnce(&mut Line, Time, &mut dyn FnMut(&Datagram), &mut dyn FnMut(Carried, DropReason)) -> Wish,
+    ) {
+        let now = self.now;
+        let (flows, names, hash) = (&mut self.flows, &self.line_names, &mut self.hash);
+        let mut dropped = |packet: Carried, reason: DropReason| {
+            note(hash, now, &packet.datagram, 1 + reason as u64);
+            drop_packet(&mut flows[packet.datagram.flow.0 as usize], now, &packet.datagram, &names[i], reason);
+        };
+        let taps = self.taps;
+        let mut leaves = |d: &Datagram| {
+            if taps {
+                watch.packet(i, now, d);
+            }
+        };
+        let wish = call(&mut self.lines[i], now, &mut leaves, &mut dropped);
+        if let Some(at) = wish.ready {
+            self.agenda.set(Self::ready_slot(i), at);
+        }
+        if let Some(at) = wish.arrival {
+            self.agenda.set(Self::arrival_slot(i), at);
+        }
+        if let Some(backlogs) = &mut self.backlogs {
+            let bytes = self.lines[i].queue.backlog().bytes.0 as f64;
+            if backlogs[i].points.last().map_or(0.0, |p| p.1) != bytes {
+                backlogs[i].push(now, bytes);
+            }
+        }
+    }
+
+    #[inline]
+    fn line_arrival(&mut self, i: usize, watch: &mut dyn Watch) {
+        let (mut packet, next) = self.lines[i].arrive();
+        match next {
+            Some(at) => self.agenda.set(Self::arrival_slot(i), at),
+            None => self.agenda.clear(Self::arrival_slot(i)),
+        }
+        packet.hop += 1;
+        if self.ways[packet.hop as usize] != HERE {
+            return self.offer(packet, watch);
+        }
+        self.delivered += 1;
+        note(&mut self.hash, self.now, &packet.datagram, 0);
+        let i = packet.datagram.flow.0 as usize;
+        let flow = &mut self.flows[i];
+        let was_finished = flow.finished.is_some();
+        let end = flow.receive(self.now, packet.datagram);
+        if flow.finished.is_some() && !was_finished {
+            self.unfinished -= 1;
+            if let Some(recorder) = &mut flow.recorder {
+                recorder.event(self.now, EventKind::Finished, 0.0, String::new());
+            }
+        }
+        self.pump(i, end, watch);
+    }
+
+    /// What was seen. Packets still waiting or on their way are neither delivered nor dropped.
+    fn outcome(mut self) -> Outcome {
+        let now = self.now;
+        let mut outcome = Outcome {
+            name: self.name,
+            host: "sim".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            seed: self.seed,
+            ended_at_s: now.as_secs_f64(),
+            trace_hash: self.hash,
+            delivered_packets: self.delivered,
+            ..Outcome::default()
+        };
+        for flow in &mut self.flows {
+            outcome.flows.push(flow.summary(now));
+            if let Some(recorder) = flow.recorder.take() {
+                let (series, events, omitted) = recorder.finish(now);
+                outcome.series.extend(series);
+                outcome.events.extend(events);
+                outcome.events_omitted += omitted;
+            }
+        }
+        outcome.events.sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
+        let names = self.line_names;
+        outcome.queues = self.lines.iter_mut().zip(names).map(|(line, name)| line.summary(name, now)).collect();
+        for mut series in self.backlogs.into_iter().flatten() {
+            series.finish();
+            outcome.series.push(series);
+        }
+        outcome
+    }
+}
+
+/// Adds an event to the trace hash: a multiply-rotate mix of when, who and what (after FxHash; not meant to be secure).
+#[inline]
+fn note(hash: &mut u64, now: Time, d: &Datagram, kind: u64) {
+    let what = match &d.body {
+        Body::Tcp(s) => (s.seq.0 as u64) << 32 | s.ack.0 as u64,
+        Body::Udp(m) => m.number,
+    };
+    let who = (d.flow.0 as u64) << 32 | (d.size as u64) << 8 | (d.direction == Direction::Backward) as u64 | kind << 4;
+    for word in [now.as_nanos(), who, what] {
+        *hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+#[cold]
+fn drop_packet(flow: &mut Flow, now: Time, d: &Datagram, line: &str, reason: DropReason) {
+    if d.direction == Direction::Forward {
+        flow.lost += 1;
+    }
+    if let Some(recorder) = &mut flow.recorder {
+        let value = match (&d.body, d.direction) {
+            (Body::Tcp(s), Direction::Forward) => recorder.offset(s),
+            (Body::Tcp(s), Direction::Backward) => s.ack.0 as f64,
+            (Body::Udp(m), _) => m.number as f64,
+        };
+        recorder.event(now, EventKind::Drop, value, format!("{line} {}", reason.name()));
+    }
+}

@@ -4,7 +4,7 @@
 //! A controller is told of sends, acknowledgments and congestion, and answers with a window and, if it likes, a pacing rate.
 //! It never sees packets, sockets or clocks; those that need a periodic timer catch up from `now`.
 
-// pub mod becc;
+pub mod becc;
 pub mod reno;
 
 use crate::registry::{Parameter, Settings, Unfit};
@@ -64,8 +64,10 @@ pub struct Ack {
     pub una: u64,
     /// Stream offset behind the last byte ever sent.
     pub max: u64,
-    /// The RTT it measured, in the resolution of the timestamp clock; `None` if it measured none.
+    /// The RTT of the newest segment it acknowledges, if that was sent only once (Karn's rule).
     pub rtt: Option<Duration>,
+    /// The RTT by the timestamp it echoes, in the resolution of the timestamp clock.
+    pub echo: Option<Duration>,
     /// The smallest RTT of the connection so far.
     pub min_rtt: Option<Duration>,
     /// It acknowledged data sent after the previous round began: a new round starts.
@@ -91,8 +93,8 @@ pub struct DuplicateAck {
     pub una: u64,
     /// Stream offset behind the last byte ever sent.
     pub max: u64,
-    /// The RTT it measured by its timestamp echo, if any.
-    pub rtt: Option<Duration>,
+    /// The RTT by the timestamp it echoes, in the resolution of the timestamp clock.
+    pub echo: Option<Duration>,
 }
 
 /// What told the sender of congestion.
@@ -182,7 +184,7 @@ pub struct Entry {
 }
 
 /// Every controller.
-pub const REGISTRY: &[Entry] = &[reno::ENTRY];
+pub const REGISTRY: &[Entry] = &[reno::ENTRY, becc::ENTRY, becc::MODERN];
 
 /// The entry called `name`.
 pub fn by_name(name: &str) -> Option<&'static Entry> {

@@ -1,7 +1,7 @@
 //! Transports: the ends that turn a byte stream into packets and back.
 
 pub mod tcp;
-// pub mod udp;
+pub mod udp;
 
 use crate::time::Time;
 

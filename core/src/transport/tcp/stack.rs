@@ -1,7 +1,10 @@
 //! A TCP stack is data that selects parts, not a branch in the code: one list of [`PARAMETERS`], and per stack the values it
 //! chooses. Any of them can be set apart in a scenario: `stack = { name = "net2", recovery = "newreno" }`.
 
-use crate::registry::{Kind, Parameter};
+use super::recovery::Kind as Recovery;
+use super::rto::Bounds;
+use crate::registry::{Kind, Parameter, Settings, Unfit, positive_time};
+use core::time::Duration;
 
 /// What a stack is made of. The defaults are the standards' (stack `rfc`).
 pub const PARAMETERS: &[Parameter] = &[
@@ -44,6 +47,12 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter { name: "timestamps", kind: Kind::Flag, default: "true", meaning: "offer the timestamps option, and PAWS with it (RFC 7323)" },
     Parameter { name: "timestamp_clock", kind: Kind::Time, default: "1ms", meaning: "resolution of TSval (BSD: one slow tick)" },
     Parameter { name: "window_scale", kind: Kind::Flag, default: "true", meaning: "offer the window scale option (RFC 7323)" },
+    Parameter {
+        name: "halve",
+        kind: Kind::Word(&["flight", "window"]),
+        default: "flight",
+        meaning: "on loss ssthresh is half of what is in flight (RFC 5681), or of min(snd_wnd, snd_cwnd) (BSD)",
+    },
     Parameter { name: "max_retransmits", kind: Kind::Count, default: "12", meaning: "timeouts in a row before the connection is given up" },
 ];
 
@@ -74,6 +83,7 @@ pub const REGISTRY: &[Entry] = &[
             ("delayed_ack", "fast_ticks"),
             ("delayed_ack_time", "200ms"),
             ("timestamp_clock", "500ms"),
+            ("halve", "window"),
         ],
         controller: &[("extra", "8"), ("validate", "false"), ("count_bytes", "false")],
     },
@@ -84,3 +94,74 @@ pub const REGISTRY: &[Entry] = &[
         controller: &[],
     },
 ];
+
+/// How lone segments are acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DelayedAck {
+    /// At once.
+    None,
+    /// This long after the segment came.
+    After(Duration),
+    /// At the next tick of a machine-wide timer with this period.
+    FastTicks(Duration),
+}
+
+/// A stack's parts, checked.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs)] // each field is the parameter of the same name
+pub struct Stack {
+    pub recovery: Recovery,
+    pub initial_window: u32,
+    pub duplicate_threshold: u32,
+    pub rto_in_ticks: bool,
+    pub rto_bounds: Bounds,
+    pub slow_tick: Duration,
+    pub delayed_ack: DelayedAck,
+    pub ack_every: u32,
+    pub timestamps: bool,
+    pub timestamp_clock: Duration,
+    pub window_scale: bool,
+    pub halve_window: bool,
+    pub max_retransmits: u32,
+}
+
+impl Stack {
+    /// Reads all [`PARAMETERS`].
+    pub fn new(settings: &Settings) -> Result<Stack, Unfit> {
+        let count = |name: &'static str, low: u64, high: u64| {
+            let n = settings.count(name);
+            if (low..=high).contains(&n) {
+                return Ok(n as u32);
+            }
+            Err(Unfit::new(name, alloc::format!("{name} = {n} is outside {low} to {high}: write a number in between")))
+        };
+        let rto_bounds =
+            Bounds { min: positive_time(settings, "rto_min")?, max: positive_time(settings, "rto_max")?, initial: positive_time(settings, "rto_initial")? };
+        if rto_bounds.max < rto_bounds.min {
+            return Err(Unfit::new("rto_max", "rto_max is below rto_min: write at least as much, for example 60s"));
+        }
+        Ok(Stack {
+            recovery: match settings.word("recovery").as_str() {
+                "tahoe" => Recovery::Tahoe,
+                "reno" => Recovery::Reno,
+                _ => Recovery::NewReno,
+            },
+            initial_window: count("initial_window", 1, 1000)?,
+            duplicate_threshold: count("duplicate_threshold", 1, 1000)?,
+            rto_in_ticks: settings.word("rto") == "ticks",
+            rto_bounds,
+            slow_tick: positive_time(settings, "slow_tick")?,
+            delayed_ack: match settings.word("delayed_ack").as_str() {
+                "none" => DelayedAck::None,
+                "after" => DelayedAck::After(positive_time(settings, "delayed_ack_time")?),
+                _ => DelayedAck::FastTicks(positive_time(settings, "delayed_ack_time")?),
+            },
+            ack_every: count("ack_every", 1, 1000)?,
+            timestamps: settings.flag("timestamps"),
+            timestamp_clock: positive_time(settings, "timestamp_clock")?,
+            window_scale: settings.flag("window_scale"),
+            halve_window: settings.word("halve") == "window",
+            max_retransmits: count("max_retransmits", 1, 100)?,
+        })
+    }
+}

@@ -1,8 +1,16 @@
 //! TCP segments (RFC 9293 section 3.1) and the options this project speaks: MSS, window scale and timestamps (RFC 7323),
 //! SACK (RFC 2018).
 //!
-//! [`Segment`] is the value. Its payload is a type parameter: a [`Length`] in the simulator, bytes on real hosts.
+//! [`Segment`] is the value. Its payload is a type parameter: a [`Length`] in the simulator, bytes on real hosts. [`View`] reads a
+//! segment in bytes.
 
+mod codec;
+mod options;
+mod view;
+
+pub use view::View;
+
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::BitOr;
 
@@ -133,7 +141,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// Bytes on the wire: each option padded with NOPs to a multiple of four, as BSD and Linux write them.
+    /// Bytes that a header has for options: its length field says at most 60 (RFC 9293 section 3.1).
+    pub const ROOM: u32 = 60 - HEADER;
+
+    /// Bytes on the wire: each option padded with NOPs to a multiple of four, as BSD and Linux write them. Never over
+    /// [`Options::ROOM`]: SACK blocks that do not fit beside the other options are left off (see [`SackBlocks::room`]).
     #[inline]
     pub const fn size(&self) -> u32 {
         let mut n = 0;
@@ -151,7 +163,7 @@ impl Options {
         if self.sack.len > 0 {
             n += 4 + 8 * self.sack.len as u32; // NOP NOP + 2 + 8n
         }
-        n
+        if n > Self::ROOM { Self::ROOM } else { n }
     }
 }
 
@@ -163,6 +175,8 @@ pub trait Payload: Clone + Default + fmt::Debug {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// Appends its bytes to `out`.
+    fn write(&self, out: &mut Vec<u8>);
 }
 
 /// A payload of which only the length exists: what the simulator moves.
@@ -174,11 +188,27 @@ impl Payload for Length {
     fn len(&self) -> u32 {
         self.0
     }
+    /// Zeros: any bytes would do.
+    fn write(&self, out: &mut Vec<u8>) {
+        out.resize(out.len() + self.0 as usize, 0);
+    }
 }
 
-impl Payload for alloc::vec::Vec<u8> {
+impl Payload for Vec<u8> {
     fn len(&self) -> u32 {
         self.as_slice().len() as u32
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+}
+
+impl Payload for &[u8] {
+    fn len(&self) -> u32 {
+        <[u8]>::len(self) as u32
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
     }
 }
 

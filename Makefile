@@ -1,0 +1,65 @@
+# Two commands do everything: `make reproduce` and `make test`. Neither needs any step before it but a Rust toolchain.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+CARGO ?= cargo
+NARROWS := target/release/narrows
+OUT ?= out/report
+FUZZ_SECONDS ?= 10
+export CARGO_TERM_COLOR ?= auto
+
+.PHONY: reproduce test bench figures build tools lint unit deny fuzz verdicts pages clean
+
+## Reproduces every paper and writes out/report/index.html.
+reproduce: build
+	$(NARROWS) reproduce -o $(OUT)
+
+## Everything that must hold; what CI runs.
+test: tools lint unit deny fuzz verdicts pages
+	@echo "make test: all of it passed"
+
+build: compiler
+	$(CARGO) build --release --locked -p narrows
+
+# A linker is all that Rust lacks on a fresh Debian machine.
+.PHONY: compiler
+compiler:
+	@command -v cc >/dev/null || ./.ci/packages gcc libc6-dev
+
+tools: compiler
+	@./.ci/packages tshark chromium g++ fonts-dejavu-core
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+unit:
+	$(CARGO) test --workspace --locked
+
+# Licences, duplicate and banned crates always; advisories where their database can be fetched.
+deny:
+	@command -v cargo-deny >/dev/null || [ -x .tools/bin/cargo-deny ] || $(CARGO) install --quiet --locked --root .tools cargo-deny
+	PATH="$$PWD/.tools/bin:$$PATH"
+	cargo-deny --log-level error check licenses bans sources
+	cargo-deny --log-level error fetch db 2>/dev/null && cargo-deny --log-level error check advisories \
+	  || { cargo-deny --log-level error --offline check advisories 2>/dev/null \
+	  || echo "SKIPPED advisories: their database cannot be fetched from here"; }
+
+fuzz: compiler
+	./fuzz/run $(FUZZ_SECONDS)
+
+# The same run, debug and release, has one trace hash; every claim's verdict is the recorded one.
+verdicts: build
+	$(NARROWS) reproduce -o $(OUT)
+
+# The pages open in a browser: no script error, every chart drawn.
+pages: verdicts
+	./.ci/pages $(OUT)
+
+## The speed comparison with ns-3, and the micro-benchmarks.
+bench: build
+	./bench/run
+
+clean:
+	$(CARGO) clean
+	rm -rf out .tools

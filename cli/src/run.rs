@@ -1,0 +1,174 @@
+//! `narrows run`: scenario files in, what was seen out.
+
+use crate::work::{self, Capture, Job, jobs, line_names, run_all, unwritable};
+use crate::{Format, Stop, json, seeds};
+use clap::Args as ClapArgs;
+use narrows_lab::Outcome;
+use narrows_lab::file::Document;
+use narrows_report::output;
+use narrows_report::page::Page;
+use narrows_report::table::Table;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(ClapArgs)]
+pub struct Args {
+    /// Scenario files
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Set a key of the file, e.g. flow.bulk.window=220kB (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    set: Vec<(String, String)>,
+    /// Seeds, each a run of its own: 7, or 1..20 (both included)
+    #[arg(long, default_value = "1", value_parser = seeds)]
+    seeds: RangeInclusive<u64>,
+    /// Write report, figures and tables into this folder; records series and events of every flow and queue
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Capture a line (r1>r2), or all lines, as pcapng into the output folder (repeatable)
+    #[arg(long, value_name = "LINE", requires = "output")]
+    pcap: Vec<String>,
+    /// How to print what was seen
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    // Link names hold a `>`, never a `=`, so the first `=` ends the key.
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("`{text}` has no `=`: write KEY=VALUE, e.g. flow.bulk.window=220kB"))?;
+    Ok((key.trim().to_string(), value.trim().to_string()))
+}
+
+pub fn run(args: Args) -> Result<ExitCode, Stop> {
+    let mut all = Vec::new();
+    for file in &args.files {
+        let document = Document::read(file)?;
+        all.extend(jobs(&document, &args.set, args.seeds.clone())?);
+    }
+    if let Some(folder) = &args.output {
+        output::create_folder(folder).map_err(|e| unwritable(folder, e))?;
+        for job in &mut all {
+            (job.scenario.record.flows, job.scenario.record.queues) = (true, true);
+        }
+        capture(&args, folder, &mut all)?;
+    }
+    let outcomes = run_all(&all, |_, outcome| outcome)?;
+    match args.format {
+        Format::Json => println!("{}", serde_json::to_string_pretty(&json::runs(&outcomes)).expect("plain data")),
+        Format::Text => print!("{}", text(&outcomes)),
+    }
+    if let Some(folder) = &args.output {
+        write(folder, &outcomes)?;
+        eprintln!("report: {}", folder.join("index.html").display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One capture per run, named after the scenario, and after point and seed where there are several.
+fn capture(args: &Args, folder: &Path, jobs: &mut [Job]) -> Result<(), Stop> {
+    if args.pcap.is_empty() {
+        return Ok(());
+    }
+    let several = jobs.len() > 1;
+    for (i, job) in jobs.iter_mut().enumerate() {
+        let names = line_names(&job.scenario);
+        let mut lines = Vec::new();
+        for wanted in &args.pcap {
+            match names.iter().position(|n| n == wanted) {
+                Some(line) => lines.push(line),
+                None if wanted == "all" => lines.extend(0..names.len()),
+                None => {
+                    let known = names.join(", ");
+                    return Err(Stop::Refused(miette::miette!("there is no line `{wanted}` to capture: write `all` or one of {known}")));
+                }
+            }
+        }
+        let name = if several { format!("{}-{:04}.pcapng", job.scenario.name, i + 1) } else { format!("{}.pcapng", job.scenario.name) };
+        job.capture = Some(Capture { lines, path: folder.join(name) });
+    }
+    Ok(())
+}
+
+fn write(folder: &Path, outcomes: &[Outcome]) -> Result<(), Stop> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |e: std::io::Error| work::unwritable(&path, e)
+    };
+    for table in Table::ALL {
+        let csv = folder.join(format!("{}.csv", table.name()));
+        output::write_with(&csv, |out| table.csv(outcomes, out)).map_err(failed(&csv))?;
+        let parquet = folder.join(format!("{}.parquet", table.name()));
+        output::write_with(&parquet, |out| table.parquet(outcomes, out)).map_err(failed(&parquet))?;
+    }
+    let figures = narrows_report::default_figures(outcomes);
+    write_figures(folder, &figures)?;
+    let title = outcomes.first().map_or_else(String::new, |o| o.name.clone());
+    let page = Page::of_runs(&title, &repeat(), outcomes, figures);
+    let index = folder.join("index.html");
+    output::write(&index, page.render().as_bytes()).map_err(failed(&index))?;
+    Ok(())
+}
+
+/// `figures/ID.svg` for each figure.
+pub fn write_figures(folder: &Path, figures: &[narrows_report::figure::Shown]) -> Result<(), Stop> {
+    for shown in figures {
+        let path = folder.join("figures").join(format!("{}.svg", shown.figure.id));
+        let svg = narrows_report::svg::render(&shown.figure).map_err(|e| Stop::Refused(miette::miette!("figure {}: {e}", shown.figure.id)))?;
+        output::write(&path, svg.as_bytes()).map_err(|e| unwritable(&path, e))?;
+    }
+    Ok(())
+}
+
+/// The command line that repeats this run.
+pub fn repeat() -> String {
+    let word = |w: String| if w.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,+".contains(c)) { w } else { format!("'{w}'") };
+    std::iter::once("narrows".to_string()).chain(std::env::args().skip(1)).map(word).collect::<Vec<_>>().join(" ")
+}
+
+fn text(outcomes: &[Outcome]) -> String {
+    let mut out = String::new();
+    for o in outcomes {
+        let given: Vec<String> = o.given.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        out += &format!(
+            "{} seed {}{}{}: {:.3} s simulated, {} packets delivered, trace {:016x}\n",
+            o.name,
+            o.seed,
+            if given.is_empty() { "" } else { "  " },
+            given.join(" "),
+            o.ended_at_s,
+            o.delivered_packets,
+            o.trace_hash
+        );
+        for f in &o.flows {
+            out += &format!(
+                "  {:<14} {:<12} {:>9.3} Mbit/s  {:>9} sent  {:>6.3} % resent  {:>3} timeouts  rtt {:.1}/{:.1} ms  {} stalls, {:.2} s  {}\n",
+                f.name,
+                f.controller,
+                f.goodput_bps * 1e-6,
+                f.segments_sent,
+                f.retransmit_ratio * 100.0,
+                f.rto_count,
+                f.rtt.p50 * 1e3,
+                f.rtt.p95 * 1e3,
+                f.stalls,
+                f.stall_time_s,
+                if f.completed { format!("done at {:.3} s", f.finished_at_s) } else { String::new() }
+            );
+        }
+        for q in o.queues.iter().filter(|q| q.delay.max > 0.0 || q.drops > 0) {
+            let reasons: Vec<String> = q.drops_by_reason.iter().map(|(r, n)| format!("{n} {r}")).collect();
+            out += &format!(
+                "  {:<14} {:<12} {:>8.1} % used    waits {:.2}/{:.2} ms (p50/p95)  at most {} B  drops {}\n",
+                q.name,
+                "",
+                q.utilisation * 100.0,
+                q.delay.p50 * 1e3,
+                q.delay.p95 * 1e3,
+                q.backlog_max_bytes,
+                if reasons.is_empty() { "none".into() } else { reasons.join(", ") }
+            );
+        }
+    }
+    out
+}

@@ -1,0 +1,192 @@
+//! Many runs at once: one thread per core, one progress line for all, stopped by Ctrl-C.
+
+use crate::Stop;
+use indicatif::{ProgressBar, ProgressStyle};
+use narrows_core::{Datagram, Time};
+use narrows_lab::file::Document;
+use narrows_lab::host::Watch;
+use narrows_lab::{Outcome, Scenario};
+use narrows_report::pcapng::Pcapng;
+use rayon::prelude::*;
+use std::io::{self, IsTerminal};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// One run to be made.
+pub struct Job {
+    /// What to run.
+    pub scenario: Scenario,
+    /// With which seed.
+    pub seed: u64,
+    /// The sweep point, and what `--set` gave.
+    pub given: Vec<(String, String)>,
+    /// Lines to capture, and the file.
+    pub capture: Option<Capture>,
+}
+
+/// Which lines of a run to capture into which file.
+#[derive(Clone)]
+pub struct Capture {
+    /// Indices of lines.
+    pub lines: Vec<usize>,
+    /// Where to.
+    pub path: PathBuf,
+}
+
+/// The jobs of a document: every point of its sweep with every seed.
+pub fn jobs(document: &Document, set: &[(String, String)], seeds: RangeInclusive<u64>) -> Result<Vec<Job>, Stop> {
+    let document = set.iter().try_fold(document.clone(), |d, (key, value)| d.with(key, value))?;
+    let mut jobs = Vec::new();
+    for point in document.points()? {
+        let scenario = point.scenario()?;
+        for seed in seeds.clone() {
+            let given = set.iter().cloned().chain(point.given.iter().cloned()).collect();
+            jobs.push(Job { scenario: scenario.clone(), seed, given, capture: None });
+        }
+    }
+    Ok(jobs)
+}
+
+/// Set by Ctrl-C; runs look at it now and then.
+fn interrupted() -> &'static AtomicBool {
+    static FLAG: AtomicBool = AtomicBool::new(false);
+    static HANDLER: std::sync::Once = std::sync::Once::new();
+    HANDLER.call_once(|| {
+        // A second Ctrl-C does not wait for runs to notice the first.
+        let set = || {
+            if FLAG.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+        };
+        if let Err(e) = ctrlc::set_handler(set) {
+            eprintln!("Ctrl-C will end the program without tidying up: {e}");
+        }
+    });
+    &FLAG
+}
+
+/// How far all jobs are, in thousandths of a job, and how many packets they have delivered.
+struct Progress {
+    bar: ProgressBar,
+    began: Instant,
+    shown: AtomicBool,
+    thousandths: AtomicU64,
+}
+
+impl Progress {
+    fn new(jobs: usize) -> Progress {
+        let bar = ProgressBar::new(jobs as u64 * 1000);
+        bar.set_style(
+            ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}  {elapsed} gone, {eta} left").expect("a constant template"),
+        );
+        bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+        Progress { bar, began: Instant::now(), shown: AtomicBool::new(false), thousandths: AtomicU64::new(0) }
+    }
+
+    fn advance(&self, by: u64, jobs: usize) {
+        let done = self.thousandths.fetch_add(by, Ordering::Relaxed) + by;
+        // Anything under a second needs no progress line.
+        if self.began.elapsed() > Duration::from_secs(1) && io::stderr().is_terminal() && !self.shown.swap(true, Ordering::Relaxed) {
+            self.bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
+        }
+        let rate = done as f64 / 1000.0 / self.began.elapsed().as_secs_f64().max(1e-3);
+        self.bar.set_position(done);
+        self.bar.set_message(format!("{} of {jobs} runs, {rate:.1}/s", done / 1000));
+    }
+}
+
+/// Watches one job.
+struct Watching<'a> {
+    progress: &'a Progress,
+    jobs: usize,
+    told: u64,
+    capture: Option<(Vec<Option<usize>>, Pcapng)>,
+    failed: Option<io::Error>,
+}
+
+impl Watching<'_> {
+    fn tell(&mut self, thousandths: u64) {
+        self.progress.advance(thousandths.saturating_sub(self.told), self.jobs);
+        self.told = self.told.max(thousandths);
+    }
+}
+
+impl Watch for Watching<'_> {
+    fn progress(&mut self, now: Time, end: Time) -> bool {
+        self.tell((now.as_nanos() as u128 * 1000 / end.as_nanos().max(1) as u128).min(1000) as u64);
+        self.failed.is_none() && !interrupted().load(Ordering::Relaxed)
+    }
+    fn wants_packets(&self) -> bool {
+        self.capture.is_some()
+    }
+    fn packet(&mut self, line: usize, now: Time, datagram: &Datagram) {
+        let Some((interfaces, file)) = &mut self.capture else { return };
+        if let (Some(interface), None) = (interfaces[line], &self.failed) {
+            self.failed = file.packet(interface, now, datagram).err();
+        }
+    }
+}
+
+/// Makes all runs and gives what `keep` makes of each, in the order of the jobs.
+pub fn run_all<T: Send>(jobs: &[Job], keep: impl Fn(&Job, Outcome) -> T + Sync) -> Result<Vec<T>, Stop> {
+    let stop = interrupted();
+    stop.store(false, Ordering::Relaxed);
+    let progress = Arc::new(Progress::new(jobs.len()));
+    let done: Result<Vec<T>, Stop> = jobs
+        .par_iter()
+        .map(|job| {
+            let mut watching = Watching { progress: &progress, jobs: jobs.len(), told: 0, capture: None, failed: None };
+            if let Some(capture) = &job.capture {
+                watching.capture = Some(open(job, capture).map_err(|e| unwritable(&capture.path, e))?);
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(Stop::Interrupted);
+            }
+            let mut outcome =
+                narrows_sim::run(&job.scenario, job.seed, &mut watching).map_err(|e| Stop::Refused(miette::miette!("{}: {}", e.path, e.message)))?;
+            if let (Some(e), Some(capture)) = (watching.failed.take(), &job.capture) {
+                return Err(unwritable(&capture.path, e));
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(Stop::Interrupted);
+            }
+            if let (Some((_, file)), Some(capture)) = (watching.capture.take(), &job.capture) {
+                file.finish().map_err(|e| unwritable(&capture.path, e))?;
+            }
+            watching.tell(1000);
+            outcome.given = job.given.iter().cloned().collect();
+            outcome.scenario = job.scenario.to_toml();
+            Ok(keep(job, outcome))
+        })
+        .collect();
+    progress.bar.finish_and_clear();
+    done
+}
+
+/// The error for a file that cannot be written.
+pub fn unwritable(path: &std::path::Path, e: io::Error) -> Stop {
+    Stop::Refused(miette::miette!(
+        help = "give another place with -o, or make room there; what was there before is untouched",
+        "{} cannot be written: {e}",
+        path.display()
+    ))
+}
+
+fn open(job: &Job, capture: &Capture) -> io::Result<(Vec<Option<usize>>, Pcapng)> {
+    let names = line_names(&job.scenario);
+    let mut interfaces = vec![None; names.len()];
+    for (interface, line) in capture.lines.iter().enumerate() {
+        interfaces[*line] = Some(interface);
+    }
+    let chosen: Vec<String> = capture.lines.iter().map(|l| names[*l].clone()).collect();
+    Ok((interfaces, Pcapng::create(&capture.path, &chosen)?))
+}
+
+/// `from>to` of every line, in the order of [`Watch::packet`].
+pub fn line_names(scenario: &Scenario) -> Vec<String> {
+    let name = |i: usize| &scenario.nodes[i].name;
+    scenario.links.iter().flat_map(|l| [format!("{}>{}", name(l.from), name(l.to)), format!("{}>{}", name(l.to), name(l.from))]).collect()
+}

@@ -1,0 +1,212 @@
+//! TCP options to and from bytes: MSS (RFC 9293 section 3.7.1), window scale and timestamps (RFC 7323), SACK (RFC 2018).
+//!
+//! Written in the order and with the padding of Linux: MSS, SACK permitted (in the place of two NOPs) and timestamps, window
+//! scale, SACK blocks; every group a multiple of four bytes.
+//!
+//! Read as their RFCs ask: MSS, window scale and SACK permitted count in a SYN only, SACK blocks outside it only; what stands
+//! elsewhere is stepped over, as are options unknown here. So whatever was read fits into 40 bytes when it is written again.
+
+use alloc::vec::Vec;
+
+use super::{Options, SackBlocks, Seq, Timestamps};
+use crate::wire::{DecodeError, u16_at, u32_at};
+
+/// Option kinds (IANA, "TCP Option Kind Numbers").
+mod kind {
+    pub const END: u8 = 0;
+    pub const NOP: u8 = 1;
+    pub const MSS: u8 = 2;
+    pub const WINDOW_SCALE: u8 = 3;
+    pub const SACK_PERMITTED: u8 = 4;
+    pub const SACK: u8 = 5;
+    pub const TIMESTAMPS: u8 = 8;
+}
+
+/// The largest shift: "If a Window Scale option is received with a shift.cnt value larger than 14, the TCP SHOULD log the error but
+/// MUST use 14 instead of the specified value" (RFC 7323 section 2.3).
+const MAX_SHIFT: u8 = 14;
+
+/// Reads the options of a segment, a SYN or not. If one is there twice, the last counts.
+///
+/// # Errors
+/// `Malformed` if an option reaches beyond the header, or has a length its kind does not allow.
+pub(super) fn decode(mut bytes: &[u8], syn: bool) -> Result<Options, DecodeError> {
+    const LENGTH: DecodeError = DecodeError::Malformed("option length");
+    let mut options = Options::default();
+    while let [kind, rest @ ..] = bytes {
+        match *kind {
+            kind::END => break,
+            kind::NOP => {
+                bytes = rest;
+                continue;
+            }
+            _ => {}
+        }
+        let len = *rest.first().ok_or(LENGTH)? as usize;
+        let body = bytes.get(2..len).ok_or(LENGTH)?;
+        bytes = &bytes[len..];
+        match (*kind, body.len()) {
+            (kind::MSS, 2) => options.mss = Some(u16_at(body, 0)),
+            (kind::WINDOW_SCALE, 1) => options.window_scale = Some(body[0].min(MAX_SHIFT)),
+            (kind::SACK_PERMITTED, 0) => options.sack_permitted = true,
+            (kind::TIMESTAMPS, 8) => {
+                options.timestamps = Some(Timestamps { value: u32_at(body, 0), echo: u32_at(body, 4) });
+            }
+            (kind::SACK, 8 | 16 | 24 | 32) => {
+                options.sack = SackBlocks::default();
+                for block in body.chunks_exact(8) {
+                    options.sack.push(Seq(u32_at(block, 0)), Seq(u32_at(block, 4)));
+                }
+            }
+            (kind::MSS | kind::WINDOW_SCALE | kind::SACK_PERMITTED | kind::TIMESTAMPS | kind::SACK, _) => {
+                return Err(LENGTH);
+            }
+            _ => {}
+        }
+    }
+    let Options { timestamps, sack, .. } = options;
+    Ok(match syn {
+        true => Options { sack: SackBlocks::default(), ..options },
+        false => Options { timestamps, sack, ..Options::default() },
+    })
+}
+
+/// Appends the options to `out`: exactly `options.size()` bytes.
+pub(super) fn encode(options: &Options, out: &mut Vec<u8>) {
+    use kind::NOP;
+    let end = out.len() + options.size() as usize;
+    if let Some(mss) = options.mss {
+        out.extend([kind::MSS, 4]);
+        out.extend(mss.to_be_bytes());
+    }
+    if options.sack_permitted {
+        if options.timestamps.is_none() {
+            out.extend([NOP, NOP]);
+        }
+        out.extend([kind::SACK_PERMITTED, 2]);
+    }
+    if let Some(timestamps) = options.timestamps {
+        if !options.sack_permitted {
+            out.extend([NOP, NOP]);
+        }
+        out.extend([kind::TIMESTAMPS, 10]);
+        out.extend(timestamps.value.to_be_bytes());
+        out.extend(timestamps.echo.to_be_bytes());
+    }
+    if let Some(shift) = options.window_scale {
+        out.extend([NOP, kind::WINDOW_SCALE, 3, shift]);
+    }
+    let room = end.saturating_sub(out.len() + 4) / 8;
+    let blocks = &options.sack.as_slice()[..options.sack.as_slice().len().min(room)];
+    if !blocks.is_empty() {
+        out.extend([NOP, NOP, kind::SACK, 2 + 8 * blocks.len() as u8]);
+        for (start, end) in blocks {
+            out.extend(start.0.to_be_bytes());
+            out.extend(end.0.to_be_bytes());
+        }
+    }
+    out.resize(end, NOP); // behind a block that did not fit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn written(options: &Options) -> Vec<u8> {
+        let mut out = vec![];
+        encode(options, &mut out);
+        assert_eq!(out.len(), options.size() as usize, "{options:?}");
+        out
+    }
+
+    fn blocks(n: u32) -> SackBlocks {
+        let mut sack = SackBlocks::default();
+        (0..n).for_each(|i| sack.push(Seq(100 * i), Seq(100 * i + 50)));
+        sack
+    }
+
+    #[test]
+    fn the_syn_of_a_linux_host_byte_for_byte() {
+        let options = Options {
+            mss: Some(1460),
+            sack_permitted: true,
+            timestamps: Some(Timestamps { value: 0x0102_0304, echo: 0 }),
+            window_scale: Some(7),
+            sack: SackBlocks::default(),
+        };
+        let bytes = [2, 4, 0x05, 0xB4, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 0, 1, 3, 3, 7];
+        assert_eq!(written(&options), bytes);
+        assert_eq!(decode(&bytes, true), Ok(options));
+    }
+
+    #[test]
+    fn each_option_alone_is_padded_as_linux_does() {
+        let none = Options::default();
+        let timestamps = Some(Timestamps { value: 1, echo: 2 });
+        assert_eq!(written(&none), []);
+        assert_eq!(written(&Options { sack_permitted: true, ..none }), [1, 1, 4, 2]);
+        assert_eq!(written(&Options { window_scale: Some(3), ..none }), [1, 3, 3, 3]);
+        assert_eq!(written(&Options { timestamps, ..none }), [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        assert_eq!(written(&Options { sack: blocks(1), ..none }), [1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 50]);
+    }
+
+    #[test]
+    fn a_shift_above_14_is_taken_for_14() {
+        for (sent, used) in [(0, 0), (14, 14), (15, 14), (255, 14)] {
+            assert_eq!(decode(&[3, 3, sent], true).unwrap().window_scale, Some(used));
+        }
+    }
+
+    #[test]
+    fn unknown_options_are_stepped_over_and_nothing_counts_behind_the_end() {
+        let bytes = [30, 4, 0xAA, 0xBB, 1, 254, 2, 2, 4, 5, 0xB4, 0, 3, 3, 7];
+        assert_eq!(decode(&bytes, true), Ok(Options { mss: Some(1460), ..Options::default() }));
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_are_refused() {
+        let cut: [&[u8]; 5] = [&[2], &[2, 0], &[2, 1], &[2, 4, 5], &[99, 200, 1]];
+        let of_another_kind: [&[u8]; 6] =
+            [&[2, 3, 5], &[2, 5, 5, 5, 5], &[3, 2], &[4, 3, 0], &[8, 2], &[5, 2]];
+        let a_block_and_a_byte: [&[u8]; 1] = [&[5, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0]];
+        let refused = cut.into_iter().chain(of_another_kind).chain(a_block_and_a_byte);
+        for (bytes, syn) in refused.flat_map(|bytes| [(bytes, true), (bytes, false)]) {
+            assert_eq!(decode(bytes, syn), Err(DecodeError::Malformed("option length")), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn options_count_only_where_their_rfcs_allow_them() {
+        let of_a_syn = [2, 4, 5, 0xB4, 4, 2, 3, 3, 7];
+        assert_eq!(decode(&of_a_syn, false), Ok(Options::default()));
+        let mut of_an_ack = vec![];
+        encode(&Options { sack: blocks(2), ..Options::default() }, &mut of_an_ack);
+        assert_eq!(decode(&of_an_ack, true), Ok(Options::default()));
+        assert_eq!(decode(&of_an_ack, false).unwrap().sack, blocks(2));
+    }
+
+    #[test]
+    fn blocks_that_do_not_fit_are_left_off() {
+        let timestamps = Some(Timestamps::default());
+        let crowded = Options { timestamps, sack: blocks(4), ..Options::default() };
+        assert_eq!(crowded.size(), 40);
+        assert_eq!(decode(&written(&crowded), false).unwrap().sack, blocks(SackBlocks::room(true) as u32));
+        // 8 bytes of others leave room for three blocks and four bytes over.
+        let odd = Options { mss: Some(1), window_scale: Some(1), sack: blocks(4), ..Options::default() };
+        assert_eq!(written(&odd)[36..], [1; 4]);
+        assert_eq!(decode(&written(&odd), false).unwrap().sack, blocks(3));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_read_can_be_written_and_reads_the_same(
+            bytes in prop::collection::vec(prop_oneof![0u8..11, any::<u8>()], 0..=40), syn: bool,
+        ) {
+            if let Ok(options) = decode(&bytes, syn) {
+                prop_assert_eq!(decode(&written(&options), syn), Ok(options));
+            }
+        }
+    }
+}

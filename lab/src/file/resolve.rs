@@ -1,0 +1,546 @@
+//! From the file as written to a [`Scenario`] that can run: names become indices, defaults are filled in, and what concerns
+//! more than one value is checked (routes, buffers against MTUs, windows against segments).
+
+use super::error::Refusal;
+use super::part::{self, Family};
+use super::text::{At, Backward, Change, File, Flow, Link, Setting, Written};
+use crate::quantity::{Amount, Quantity};
+use crate::route::{Hop, Routes};
+use crate::scenario::{self, Line, Node, Part, Record, Scenario, TcpFlow, Transport, UdpFlow};
+use narrows_core::registry::Value;
+use narrows_core::transport::tcp::stack;
+use narrows_core::units::{Bytes, Rate};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::time::Duration;
+
+/// Most flows of one scenario.
+pub const MOST_FLOWS: usize = 100_000;
+/// Longest run, delay or other time.
+pub const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Fastest line or source.
+pub const FASTEST: Rate = Rate(10_000_000_000_000);
+/// Duration of a run that ends by itself when every flow has sent what it had to.
+pub const DEFAULT_DURATION: Duration = Duration::from_secs(3600);
+/// Every IPv4 path carries packets of this size (RFC 791 section 3.2).
+const SMALLEST_MTU: Bytes = Bytes(68);
+/// Largest IPv4 packet: its length is a 16-bit field.
+const LARGEST_MTU: Bytes = Bytes(65_535);
+/// IPv4 and TCP headers without options.
+const TCP_HEADERS: u64 = 40;
+/// IPv4 and UDP headers.
+const UDP_HEADERS: u64 = 28;
+/// Largest window the window scale option can express: 65535 shifted by 14 (RFC 7323 section 2.3).
+const LARGEST_WINDOW: Bytes = Bytes(65_535 << 14);
+
+/// Keys that only TCP flows have.
+pub(crate) const TCP_KEYS: [&str; 7] =
+    ["size", "stack", "receiver_stack", "controller", "window", "send_buffer", "mss"];
+/// Keys that only UDP flows have.
+pub(crate) const UDP_KEYS: [&str; 3] = ["rate", "packet", "on"];
+
+/// The scenario `file` describes; `name` is what it is called if it does not say.
+pub(crate) fn scenario(file: &File, name: &str) -> Result<Scenario, Refusal> {
+    if file.flow.is_empty() {
+        let advice = "add [[flow]] with from, to and whatever differs from the defaults";
+        return Err(Refusal::new("nothing is sent: there is no flow", advice));
+    }
+    let nodes = nodes(file)?;
+    let index: BTreeMap<&str, usize> = nodes.iter().enumerate().map(|(i, n)| (n.name.as_str(), i)).collect();
+    let mut links = links(file, &index)?;
+    every_node_has_a_link(file, &index, &links)?;
+    let ways = ways(file, &nodes, &index, &links)?;
+    fill_queues(file, &mut links, &ways)?;
+    let run = file.run.as_ref();
+    let duration = duration(file)?;
+    let flows = flows(file, &ways, duration)?;
+    let interval = file.record.as_ref().and_then(|r| r.rate_interval.as_ref());
+    let rate_interval = match interval {
+        Some(i) if i.0.is_zero() => {
+            let advice = "write for example rate_interval = \"30ms\"";
+            return Err(Refusal::new("rates cannot be averaged over no time", advice).at(&i.span));
+        }
+        Some(i) => time(i)?,
+        None => Duration::from_millis(30),
+    };
+    let recorded = |which: fn(&super::text::Record) -> bool| file.record.as_ref().is_some_and(which);
+    if let Some(name) = run.and_then(|r| r.name.as_ref()) {
+        check_name("scenario", name)?;
+    }
+    Ok(Scenario {
+        name: run.and_then(|r| r.name.as_ref()).map_or_else(|| name.to_string(), |n| n.value.clone()),
+        title: run.and_then(|r| r.title.clone()).unwrap_or_default(),
+        duration,
+        nodes,
+        links,
+        flows,
+        record: Record { flows: recorded(|r| r.flows), queues: recorded(|r| r.queues), rate_interval },
+    })
+}
+
+fn nodes(file: &File) -> Result<Vec<Node>, Refusal> {
+    let hosts = file.host.iter().map(|h| (&h.name, false, h.timer_phase.as_ref()));
+    let routers = file.router.iter().map(|r| (&r.name, true, None));
+    let mut names = BTreeSet::new();
+    let mut nodes = Vec::with_capacity(file.host.len() + file.router.len());
+    for (name, router, phase) in hosts.chain(routers) {
+        check_name(if router { "router" } else { "host" }, name)?;
+        if !names.insert(name.as_str()) {
+            return Err(twice("node", name));
+        }
+        nodes.push(Node { name: name.value.clone(), router, timer_phase: phase.map(time).transpose()? });
+    }
+    Ok(nodes)
+}
+
+/// The links, their queues still to be filled in: a queue may be written in bandwidth-delay products, and those depend on
+/// the flows' routes.
+fn links(file: &File, index: &BTreeMap<&str, usize>) -> Result<Vec<scenario::Link>, Refusal> {
+    let node = |name: &At<String>| {
+        let unknown = || Refusal::unknown("node", name, index.keys().copied()).at(&name.span);
+        index.get(name.as_str()).copied().ok_or_else(unknown)
+    };
+    let mut taken = BTreeSet::new();
+    let mut links = Vec::with_capacity(file.link.len());
+    for written in &file.link {
+        let (from, to) = (node(&written.from)?, node(&written.to)?);
+        if from == to {
+            let advice = "name another node as `to`";
+            return Err(Refusal::new(format!("this link joins {} to itself", written.from.value), advice)
+                .at(&written.to.span));
+        }
+        let name = link_name(written);
+        if let Some(name) = &written.name {
+            check_name("link", name)?;
+        }
+        let mirrored = format!("{}>{}", written.to.value, written.from.value);
+        if !taken.insert(name.clone()) || written.name.is_none() && taken.contains(&mirrored) {
+            let message = format!("{} and {} are already linked", written.from.value, written.to.value);
+            let advice = "a link carries both directions: say under `backward` what differs, or give a parallel link its own `name`";
+            return Err(match &written.name {
+                Some(name) => twice("link", name),
+                None => Refusal::new(message, advice).at(&written.from.span),
+            });
+        }
+        let (forward, backward) = (forward(written)?, backward(written)?);
+        links.push(scenario::Link { name, from, to, forward, backward });
+    }
+    Ok(links)
+}
+
+/// A link's own name, or `from>to`.
+pub(crate) fn link_name(link: &Link) -> String {
+    link.name.as_ref().map_or_else(|| format!("{}>{}", link.from.value, link.to.value), |n| n.value.clone())
+}
+
+fn forward(link: &Link) -> Result<Line, Refusal> {
+    line(&link.rate, &link.delay, link.mtu.as_ref(), link.change.as_deref())
+}
+
+fn backward(link: &Link) -> Result<Line, Refusal> {
+    let Some(Backward { rate, delay, mtu, change, .. }) = &link.backward else { return forward(link) };
+    line(
+        rate.as_ref().unwrap_or(&link.rate),
+        delay.as_ref().unwrap_or(&link.delay),
+        mtu.as_ref().or(link.mtu.as_ref()),
+        change.as_deref().or(link.change.as_deref()),
+    )
+}
+
+fn line(
+    rate: &Written<Rate>,
+    delay: &Written<Duration>,
+    mtu: Option<&Written<Bytes>>,
+    change: Option<&[At<Change>]>,
+) -> Result<Line, Refusal> {
+    let mtu = match mtu {
+        Some(m) if !(SMALLEST_MTU..=LARGEST_MTU).contains(&m.0) => {
+            let message = format!("an MTU of {} is outside {SMALLEST_MTU:?} to {LARGEST_MTU:?}", m.0.write());
+            return Err(Refusal::new(message, "write for example mtu = \"1500B\"").at(&m.span));
+        }
+        Some(m) => m.0,
+        None => Bytes(1500),
+    };
+    let mut changes = Vec::new();
+    for c in change.unwrap_or_default() {
+        if c.rate.is_none() && c.delay.is_none() {
+            let advice = "write for example { at = \"10s\", delay = \"20ms\" }";
+            return Err(Refusal::new("this change changes nothing", advice).at(&c.span));
+        }
+        changes.push(scenario::Change {
+            at: time(&c.at)?,
+            rate: c.rate.as_ref().map(speed).transpose()?,
+            delay: c.delay.as_ref().map(time).transpose()?,
+        });
+    }
+    changes.sort_by_key(|c| c.at);
+    let queue = Part { name: String::new(), settings: Default::default(), inner: None };
+    Ok(Line { rate: speed(rate)?, delay: time(delay)?, mtu, queue, changes })
+}
+
+fn every_node_has_a_link(
+    file: &File,
+    index: &BTreeMap<&str, usize>,
+    links: &[scenario::Link],
+) -> Result<(), Refusal> {
+    let linked: BTreeSet<usize> = links.iter().flat_map(|l| [l.from, l.to]).collect();
+    let names = file.host.iter().map(|h| &h.name).chain(file.router.iter().map(|r| &r.name));
+    for name in names {
+        if !linked.contains(&index[name.as_str()]) {
+            let advice = format!("add a [[link]] with from = \"{}\", or remove the node", name.value);
+            return Err(Refusal::new(format!("{} has no link", name.value), advice).at(&name.span));
+        }
+    }
+    Ok(())
+}
+
+/// Between which hosts a `[[flow]]` runs, and what its route offers.
+struct Way {
+    from: usize,
+    to: usize,
+    hops: Vec<Hop>,
+    /// Propagation delay there and back.
+    base_rtt: Duration,
+    /// Of the lines on the way there.
+    slowest: Rate,
+    smallest_mtu: Bytes,
+}
+
+fn ways(
+    file: &File,
+    nodes: &[Node],
+    index: &BTreeMap<&str, usize>,
+    links: &[scenario::Link],
+) -> Result<Vec<Way>, Refusal> {
+    let host = |name: &At<String>| match index.get(name.as_str()) {
+        Some(&i) if !nodes[i].router => Ok(i),
+        Some(_) => {
+            let message = format!("{} is a router, and flows run between hosts", name.value);
+            Err(Refusal::new(message, "name a host; add one beside the router if there is none")
+                .at(&name.span))
+        }
+        None => {
+            let hosts = nodes.iter().filter(|n| !n.router).map(|n| n.name.as_str());
+            Err(Refusal::unknown("host", name, hosts).at(&name.span))
+        }
+    };
+    let mut routes = Routes::new(nodes, links);
+    let mut ways = Vec::with_capacity(file.flow.len());
+    for flow in &file.flow {
+        let (from, to) = (host(&flow.from)?, host(&flow.to)?);
+        if from == to {
+            let message = format!("this flow runs from {} to itself", flow.from.value);
+            return Err(Refusal::new(message, "name another host as `to`").at(&flow.to.span));
+        }
+        let hops = routes.between(from, to).ok_or_else(|| {
+            let message = format!("there is no route from {} to {}", flow.from.value, flow.to.value);
+            Refusal::new(message, "join them by links; only routers forward, hosts do not").at(&flow.to.span)
+        })?;
+        let there = || hops.iter().map(|h| links[h.link].line(h.forward));
+        ways.push(Way {
+            from,
+            to,
+            base_rtt: hops.iter().map(|h| links[h.link].forward.delay + links[h.link].backward.delay).sum(),
+            slowest: there().map(|l| l.rate).min().unwrap_or(FASTEST),
+            smallest_mtu: there().map(|l| l.mtu).min().unwrap_or(LARGEST_MTU),
+            hops,
+        });
+    }
+    Ok(ways)
+}
+
+/// In a queue, one BDP is the line's rate times the longest round-trip propagation delay among the flows that use the link,
+/// in whichever direction.
+fn fill_queues(file: &File, links: &mut [scenario::Link], ways: &[Way]) -> Result<(), Refusal> {
+    let mut longest: Vec<Option<Duration>> = vec![None; links.len()];
+    for way in ways {
+        for hop in &way.hops {
+            longest[hop.link] = longest[hop.link].max(Some(way.base_rtt));
+        }
+    }
+    for ((written, link), base_rtt) in file.link.iter().zip(links).zip(longest) {
+        let both = written.queue.as_ref();
+        let back = written.backward.as_ref().and_then(|b| b.queue.as_ref()).or(both);
+        for (queue, line) in [(both, &mut link.forward), (back, &mut link.backward)] {
+            let bdp = || match base_rtt {
+                Some(rtt) => Ok(line.rate.bytes_in(rtt)),
+                None => Err(Refusal::new(
+                    "no flow uses this link, so it has no bandwidth-delay product",
+                    "write bytes, for example 64KiB",
+                )),
+            };
+            let reader = part::Reader { family: Family::Queue, defaults: &[], bdp: &bdp };
+            let part = reader.part(queue, &written.span)?;
+            let span = queue.map_or(&written.span, |q| &q.span);
+            holds_a_packet(&part, line.mtu).map_err(|r| r.at(span))?;
+            line.queue = part;
+        }
+    }
+    Ok(())
+}
+
+fn holds_a_packet(queue: &Part, mtu: Bytes) -> Result<(), Refusal> {
+    for name in ["limit", "burst"] {
+        if let Some(Value::Bytes(room)) = queue.settings.value(name)
+            && *room < mtu
+        {
+            let message = format!(
+                "{name} = {} of {} is smaller than one packet (MTU {})",
+                room.write(),
+                queue.name,
+                mtu.write()
+            );
+            return Err(Refusal::new(
+                message,
+                format!("write at least {name} = \"{}\", or a smaller mtu", mtu.write()),
+            ));
+        }
+    }
+    queue.inner.as_deref().map_or(Ok(()), |inner| holds_a_packet(inner, mtu))
+}
+
+/// How long the run lasts at the most.
+fn duration(file: &File) -> Result<Duration, Refusal> {
+    let given = file.run.as_ref().and_then(|r| r.duration.as_ref());
+    match given {
+        Some(d) if d.0.is_zero() => {
+            Err(Refusal::new("a run of no time shows nothing", "write for example duration = \"60s\"")
+                .at(&d.span))
+        }
+        Some(d) => time(d),
+        None => match file.flow.iter().find(|f| f.size.is_none()) {
+            None => Ok(DEFAULT_DURATION),
+            Some(endless) => {
+                let advice = "write duration = \"60s\" under [run], or give every flow a size";
+                let span = file.run.as_ref().map_or(&endless.span, |r| &r.span);
+                Err(Refusal::new("this run would never end", advice).at(span))
+            }
+        },
+    }
+}
+
+fn flows(file: &File, ways: &[Way], end: Duration) -> Result<Vec<scenario::Flow>, Refusal> {
+    let mut flows = Vec::new();
+    let mut names = BTreeSet::new();
+    for (number, (written, way)) in file.flow.iter().zip(ways).enumerate() {
+        let base = match &written.name {
+            Some(name) => check_name("flow", name).map(|()| name.value.clone())?,
+            None => format!("flow-{}", number + 1),
+        };
+        let start = written.start.as_ref().map_or(Ok(Duration::ZERO), time)?;
+        let stagger = written.stagger.as_ref().map_or(Ok(Duration::ZERO), time)?;
+        let stop = written.stop.as_ref().map(time).transpose()?;
+        let count = copies(written, flows.len())?;
+        let last = start + stagger * (count - 1);
+        if last >= end {
+            let place =
+                written.start.as_ref().or(written.stagger.as_ref()).map_or(&written.span, |w| &w.span);
+            let message =
+                format!("{base} starts at {}, when the run is over ({})", last.write(), end.write());
+            return Err(
+                Refusal::new(message, "write an earlier start or a longer duration under [run]").at(place)
+            );
+        }
+        if let (Some(at), Some(place)) = (stop.filter(|s| *s <= last), &written.stop) {
+            let message = format!("{base} stops at {}, before it starts at {}", at.write(), last.write());
+            return Err(Refusal::new(message, format!("write a stop after {}", last.write())).at(&place.span));
+        }
+        let transport = transport(written, way)?;
+        for i in 0..count {
+            let name = if written.count.is_some() { format!("{base}-{}", i + 1) } else { base.clone() };
+            if !names.insert(name.clone()) {
+                let span = written.name.as_ref().map_or(&written.span, |n| &n.span);
+                return Err(twice("flow", &At { value: name, span: span.clone() }));
+            }
+            let (from, to, transport) = (way.from, way.to, transport.clone());
+            flows.push(scenario::Flow { name, from, to, start: start + stagger * i, stop, transport });
+        }
+    }
+    Ok(flows)
+}
+
+fn copies(flow: &At<Flow>, so_far: usize) -> Result<u32, Refusal> {
+    let span = flow.count.as_ref().map_or(&flow.span, |c| &c.span);
+    let count = flow.count.as_ref().map_or(1, |c| c.value);
+    match usize::try_from(count) {
+        Ok(0) | Err(_) => {
+            Err(Refusal::new(format!("{count} flows are none"), "write count = 1 or more").at(span))
+        }
+        Ok(n) if n.saturating_add(so_far) > MOST_FLOWS => {
+            let message = format!("with this there would be {} flows", n.saturating_add(so_far));
+            Err(Refusal::new(message, format!("the most is {MOST_FLOWS}: write a smaller count")).at(span))
+        }
+        Ok(n) => Ok(n as u32),
+    }
+}
+
+fn transport(flow: &At<Flow>, way: &Way) -> Result<Transport, Refusal> {
+    let udp = match flow.transport.as_ref().map(|t| (t.as_str(), &t.span)) {
+        None | Some(("tcp", _)) => false,
+        Some(("udp", _)) => true,
+        Some((other, span)) => return Err(Refusal::unknown("transport", other, ["tcp", "udp"]).at(span)),
+    };
+    let spans = |settings: [&Option<At<Setting>>; 3]| settings.map(|s| s.as_ref().map(|s| s.span.clone()));
+    let [stack, receiver, controller] = spans([&flow.stack, &flow.receiver_stack, &flow.controller]);
+    fn span<T>(w: &Option<At<T>>) -> Option<Range<usize>> {
+        w.as_ref().map(|w| w.span.clone())
+    }
+    let (size, mss) = (span(&flow.size), span(&flow.mss));
+    let tcp_only = [size, stack, receiver, controller, span(&flow.window), span(&flow.send_buffer), mss];
+    let on = flow.on.as_ref().map(|on| on.first().map_or(flow.span.clone(), |o| o.span.clone()));
+    let udp_only = [span(&flow.rate), span(&flow.packet), on];
+    let (foreign, keys, other) =
+        if udp { (&tcp_only[..], &TCP_KEYS[..], "tcp") } else { (&udp_only[..], &UDP_KEYS[..], "udp") };
+    if let Some((key, span)) = keys.iter().zip(foreign).find_map(|(key, span)| Some((key, span.as_ref()?))) {
+        let message = format!("`{key}` belongs to transport = \"{other}\"");
+        return Err(Refusal::new(message, format!("leave it out, or write transport = \"{other}\"")).at(span));
+    }
+    if udp {
+        Ok(Transport::Udp(udp_flow(flow, way)?))
+    } else {
+        Ok(Transport::Tcp(Box::new(tcp_flow(flow, way)?)))
+    }
+}
+
+/// In a window, one BDP is the slowest rate on the way there times the round-trip propagation delay.
+fn tcp_flow(flow: &At<Flow>, way: &Way) -> Result<TcpFlow, Refusal> {
+    let bdp = || Ok(way.slowest.bytes_in(way.base_rtt));
+    let room = way.smallest_mtu.0 - TCP_HEADERS;
+    let mss = match &flow.mss {
+        Some(m) if m.0.0 == 0 || m.0.0 > room => {
+            let message =
+                format!("an MSS of {} does not fit the MTU of {}", m.0.write(), way.smallest_mtu.write());
+            return Err(Refusal::new(message, format!("write 1B to {room}B, or leave it out")).at(&m.span));
+        }
+        Some(m) => Some(m.0.0 as u32),
+        None => None,
+    };
+    let buffer = |w: &Written<Amount>| match part::resolve_bdp(w.0, &bdp).map_err(|r| r.at(&w.span))? {
+        Amount::Bytes(b) => Ok(b),
+        _ => Err(Refusal::new(
+            "TCP's buffers count bytes, not packets",
+            "write for example \"64KiB\" or \"2BDP\"",
+        )
+        .at(&w.span)),
+    };
+    let window = flow.window.as_ref().map_or(Ok(Bytes(1 << 20)), buffer)?;
+    let window_span = flow.window.as_ref().map_or(&flow.span, |w| &w.span);
+    let segment = mss.map_or(room, u64::from);
+    if window.0 < segment {
+        let message = format!("a window of {} is smaller than one segment ({segment}B)", window.write());
+        return Err(
+            Refusal::new(message, format!("write at least \"{segment}B\", or a smaller mss")).at(window_span)
+        );
+    }
+    if window > LARGEST_WINDOW {
+        let message = format!("a window of {} is more than TCP can announce", window.write());
+        return Err(Refusal::new(message, format!("the most is {LARGEST_WINDOW:?} (RFC 7323 section 2.3)"))
+            .at(window_span));
+    }
+    let send_buffer = match &flow.send_buffer {
+        Some(w) => {
+            let send_buffer = buffer(w)?;
+            if send_buffer < window {
+                let message = format!(
+                    "a send buffer of {} can never fill the window of {}",
+                    send_buffer.write(),
+                    window.write()
+                );
+                return Err(Refusal::new(
+                    message,
+                    format!("write at least \"{}\", or leave it out", window.write()),
+                )
+                .at(&w.span));
+            }
+            send_buffer
+        }
+        None => Bytes(2 * window.0),
+    };
+    if let Some(size) = flow.size.as_ref().filter(|s| s.0 == Bytes::ZERO) {
+        return Err(Refusal::new(
+            "a transfer of no bytes",
+            "write for example size = \"1MB\", or leave it out to send without end",
+        )
+        .at(&size.span));
+    }
+    let no_bdp = || {
+        Err(Refusal::new("a bandwidth-delay product has no meaning here", "write bytes, for example 64KiB"))
+    };
+    let stacks = part::Reader { family: Family::Stack, defaults: &[], bdp: &no_bdp };
+    let stack = stacks.part(flow.stack.as_ref(), &flow.span)?;
+    let receiver_stack = match &flow.receiver_stack {
+        Some(_) => stacks.part(flow.receiver_stack.as_ref(), &flow.span)?,
+        None => stack.clone(),
+    };
+    let defaults = stack::REGISTRY.iter().find(|e| e.name == stack.name).map_or(&[][..], |e| e.controller);
+    let controllers = part::Reader { family: Family::Controller, defaults, bdp: &bdp };
+    let controller = controllers.part(flow.controller.as_ref(), &flow.span)?;
+    let size = flow.size.as_ref().map(|s| s.0);
+    Ok(TcpFlow { size, stack, receiver_stack, controller, window, send_buffer, mss })
+}
+
+fn udp_flow(flow: &At<Flow>, way: &Way) -> Result<UdpFlow, Refusal> {
+    let Some(rate) = &flow.rate else {
+        let advice = "write for example rate = \"10Mbit/s\" (of whole IP packets)";
+        return Err(Refusal::new("a UDP flow needs a rate", advice).at(&flow.span));
+    };
+    let packet = flow.packet.as_ref().map_or(way.smallest_mtu, |p| p.0);
+    if packet.0 <= UDP_HEADERS || packet > way.smallest_mtu {
+        let span = flow.packet.as_ref().map_or(&flow.span, |p| &p.span);
+        let message = format!("a packet of {} does not fit the way", packet.write());
+        let advice =
+            format!("write {}B (headers and a byte) to {} (MTU)", UDP_HEADERS + 1, way.smallest_mtu.write());
+        return Err(Refusal::new(message, advice).at(span));
+    }
+    let mut on: Vec<(Duration, Duration)> = Vec::new();
+    for pair in flow.on.as_deref().unwrap_or_default() {
+        let (from, until) = (time(&pair.0)?, time(&pair.1)?);
+        if from >= until || on.last().is_some_and(|last| from < last.1) {
+            let message = format!("from {} until {} is out of order", from.write(), until.write());
+            let advice = "write pairs of from and until, each after the one before: [[\"0s\", \"10s\"], [\"20s\", \"40s\"]]";
+            return Err(Refusal::new(message, advice).at(&pair.span));
+        }
+        on.push((from, until));
+    }
+    Ok(UdpFlow { rate: speed(rate)?, packet, on })
+}
+
+fn time(written: &Written<Duration>) -> Result<Duration, Refusal> {
+    if written.0 > LONGEST {
+        let advice = format!("the most is {}", LONGEST.write());
+        return Err(Refusal::new(format!("{} is too long", written.0.write()), advice).at(&written.span));
+    }
+    Ok(written.0)
+}
+
+fn speed(written: &Written<Rate>) -> Result<Rate, Refusal> {
+    let rate = written.0;
+    if rate.0 == 0 {
+        let advice = "write for example \"10Mbit/s\"; a line that is down for a while is a very slow one";
+        return Err(Refusal::new("nothing passes at rate zero", advice).at(&written.span));
+    }
+    if rate > FASTEST {
+        let advice = format!("the most is {}", FASTEST.write());
+        return Err(Refusal::new(format!("{} is too fast", rate.write()), advice).at(&written.span));
+    }
+    Ok(rate)
+}
+
+fn twice(noun: &str, name: &At<String>) -> Refusal {
+    let advice = "give each its own name";
+    Refusal::new(format!("there are two {noun}s called {}", name.value), advice).at(&name.span)
+}
+
+/// Names stand in key paths (`flow.bulk.window`), in link names (`r1>r2`) and in file names.
+pub(crate) fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_alphanumeric() || "-_+#@".contains(c);
+    !text.is_empty() && text.chars().count() <= 64 && text.chars().all(allowed)
+}
+
+fn check_name(noun: &str, name: &At<String>) -> Result<(), Refusal> {
+    if is_name(name) || noun == "link" && name.split('>').all(is_name) {
+        return Ok(());
+    }
+    let message = format!("this cannot name a {noun}");
+    Err(Refusal::new(message, "write 1 to 64 letters, digits, -, _, +, # or @").at(&name.span))
+}

@@ -1,0 +1,22 @@
+//! What a host tells while it runs, and what it must obey: the same for virtual and for real time.
+
+use narrows_core::{Datagram, Time};
+
+/// Looks on while a host runs. Every method has a default: watch only what you need.
+pub trait Watch {
+    /// Called now and then with how far the run is. `false` stops it: the host returns what it has seen so far.
+    fn progress(&mut self, _now: Time, _end: Time) -> bool {
+        true
+    }
+    /// Whether [`Watch::packet`] should be called at all.
+    fn wants_packets(&self) -> bool {
+        false
+    }
+    /// A packet begins to leave on line `line` (2 * link for the forward direction, 2 * link + 1 for the backward one).
+    fn packet(&mut self, _line: usize, _now: Time, _datagram: &Datagram) {}
+}
+
+/// Watches nothing.
+pub struct Unwatched;
+
+impl Watch for Unwatched {}

@@ -1,0 +1,140 @@
+//! Metrics that read a run's series and events: flat stretches, loss episodes, rates in bins.
+
+use super::{Change, Measured, Run, Undefined};
+use crate::outcome::EventKind;
+use std::collections::BTreeMap;
+
+/// Shorter pauses are not the silence before a coarse timeout: the BSD clock waits 500 ms at least.
+const FLAT_SECONDS: f64 = 0.5;
+/// The averaging time of BECC section 3.2, and of its Fig. 6.
+const BIN_SECONDS: f64 = 0.03;
+
+/// Lengths of the stretches between two advances of `ack_received` that lie within the band.
+pub(super) fn flats(run: &Run<'_>) -> Measured<Vec<f64>> {
+    let (shortest, longest) =
+        (run.ask.band.0.unwrap_or(FLAT_SECONDS), run.ask.band.1.unwrap_or(f64::INFINITY));
+    let points = run.points("ack_received")?;
+    let (mut since, mut highest) = points[0];
+    let mut flats = Vec::new();
+    for &(t, value) in &points[1..] {
+        if value > highest {
+            if (shortest..=longest).contains(&(t - since)) {
+                flats.push(t - since);
+            }
+            (since, highest) = (t, value);
+        }
+    }
+    Ok(flats)
+}
+
+/// The mean over time of a quantity that holds each value until the next. A value set before the window holds into it; a
+/// window open at the end ends with the last value's time.
+pub(super) fn series_mean(run: &Run<'_>) -> Measured {
+    let series = run.series("")?;
+    let end = run.ask.window.1.unwrap_or_else(|| series.points.last().map_or(0.0, |p| p.0));
+    let start = run.ask.window.0.unwrap_or_else(|| series.points.first().map_or(0.0, |p| p.0));
+    let (mut area, mut covered) = (0.0, 0.0);
+    for (i, &(t, value)) in series.points.iter().enumerate() {
+        let until = series.points.get(i + 1).map_or(end, |next| next.0).min(end);
+        let from = t.max(start);
+        if until > from {
+            area += value * (until - from);
+            covered += until - from;
+        }
+    }
+    if covered > 0.0 {
+        Ok(area / covered)
+    } else {
+        Err(Undefined(format!("series {} has no value within the window", series.quantity)))
+    }
+}
+
+/// The largest advance of the highest value in one bin, in bit/s. Bins are counted from the window's start.
+pub(super) fn rate_peak(run: &Run<'_>) -> Measured {
+    let (points, bin) = (run.points("ack_received")?, run.ask.bin.unwrap_or(BIN_SECONDS));
+    let start = run.ask.window.0.unwrap_or(points[0].0);
+    let mut advanced: BTreeMap<u64, f64> = BTreeMap::new();
+    let mut highest = points[0].1;
+    for &(t, value) in &points[1..] {
+        *advanced.entry(((t - start) / bin) as u64).or_default() += (value - highest).max(0.0);
+        highest = highest.max(value);
+    }
+    let peak = advanced.into_values().reduce(f64::max);
+    peak.map(|bytes| bytes * 8.0 / bin)
+        .ok_or_else(|| Undefined::new("the series has a single value within the window"))
+}
+
+pub(super) fn set_again_within(run: &Run<'_>) -> Measured {
+    let series = run.series("")?;
+    let from = run.ask.window.0.unwrap_or(0.0);
+    let changed = |old: f64, new: f64| match run.ask.change {
+        Change::Any => new != old,
+        Change::Rise => new > old,
+        Change::Fall => new < old,
+    };
+    let mut pairs = series.points.windows(2).filter(|w| w[1].0 > from && changed(w[0].1, w[1].1));
+    let at = pairs.next().map(|w| w[1].0).filter(|&t| run.in_window(t));
+    at.map(|t| t - from)
+        .ok_or_else(|| Undefined(format!("series {} did not change so within the window", series.quantity)))
+}
+
+pub(super) fn fast_retransmits_before_first_rto(run: &Run<'_>) -> Measured {
+    let first = run.first_event(EventKind::Timeout)?.time_s;
+    Ok(run.all_events(EventKind::FastRetransmit)?.filter(|e| e.time_s < first).count() as f64)
+}
+
+/// From the last segment sent, new or again, to the first timeout.
+pub(super) fn silence_before_first_rto(run: &Run<'_>) -> Measured {
+    let first = run.first_event(EventKind::Timeout)?.time_s;
+    let sent = run
+        .outcome
+        .series(run.flow_name()?, "seq_sent")
+        .ok_or_else(|| Undefined::new("seq_sent was not recorded"))?;
+    let new = sent.points.iter().map(|p| p.0).filter(|&t| t < first);
+    let again = run.all_events(EventKind::Retransmission)?.map(|e| e.time_s).filter(|&t| t < first);
+    new.chain(again)
+        .reduce(f64::max)
+        .map(|last| first - last)
+        .ok_or_else(|| Undefined::new("nothing was sent before it"))
+}
+
+/// A segment lost twice (its retransmission too) counts once: it is the holes side by side that defeat fast retransmit.
+pub(super) fn lost_consecutive_max(run: &Run<'_>) -> Measured {
+    let end = run.first_event(EventKind::Timeout).map_or(f64::INFINITY, |e| e.time_s);
+    run.first_event(EventKind::Drop)?;
+    let mut lost: Vec<u64> =
+        run.all_events(EventKind::Drop)?.filter(|e| e.time_s < end).map(|e| e.value as u64).collect();
+    lost.sort_unstable();
+    lost.dedup();
+    let mss = segment_size(run)?;
+    let (mut longest, mut length) = (0, 0);
+    for (i, &offset) in lost.iter().enumerate() {
+        length = if i > 0 && offset - lost[i - 1] == mss { length + 1 } else { 1 };
+        longest = longest.max(length);
+    }
+    if longest > 0 {
+        Ok(f64::from(longest))
+    } else {
+        Err(Undefined::new("nothing was lost before the first timeout"))
+    }
+}
+
+/// A full segment's payload: the step of `seq_sent` seen most often.
+fn segment_size(run: &Run<'_>) -> Measured<u64> {
+    let sent = run
+        .outcome
+        .series(run.flow_name()?, "seq_sent")
+        .ok_or_else(|| Undefined::new("seq_sent was not recorded"))?;
+    if sent.stride > 1 {
+        return Err(Undefined::new("seq_sent was thinned out, so the segment size is not seen: run shorter"));
+    }
+    let mut steps: BTreeMap<u64, u64> = BTreeMap::new();
+    for w in sent.points.windows(2).filter(|w| w[1].1 > w[0].1) {
+        *steps.entry((w[1].1 - w[0].1) as u64).or_default() += 1;
+    }
+    steps
+        .into_iter()
+        .max_by_key(|&(_, n)| n)
+        .map(|(step, _)| step)
+        .ok_or_else(|| Undefined::new("fewer than two segments were sent"))
+}

@@ -1,0 +1,144 @@
+use super::DUMBBELL;
+use narrows_core::registry::Value;
+use narrows_core::units::{Bytes, Rate};
+use narrows_lab::file::{Document, parse};
+use narrows_lab::scenario::{Change, Scenario, TcpFlow, Transport};
+use proptest::prelude::*;
+use std::time::Duration;
+
+fn dumbbell() -> Scenario {
+    parse("papers/dumbbell.toml", DUMBBELL).unwrap_or_else(|e| panic!("{e}: {:?}", e.advice()))
+}
+
+fn tcp<'s>(s: &'s Scenario, flow: &str) -> &'s TcpFlow {
+    match &s.flows.iter().find(|f| f.name == flow).unwrap().transport {
+        Transport::Tcp(tcp) => tcp,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn names_defaults_and_copies() {
+    let s = dumbbell();
+    assert_eq!((s.name.as_str(), s.title.as_str()), ("dumbbell", "One of everything"));
+    assert_eq!(s.duration, Duration::from_secs(60));
+    let names: Vec<&str> = s.flows.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(names, ["bulk-1", "bulk-2", "bulk-3", "flow-2", "cross"]);
+    assert_eq!(s.flows[2].start, Duration::from_millis(200), "staggered");
+    let links: Vec<&str> = s.links.iter().map(|l| l.name.as_str()).collect();
+    assert_eq!(links, ["sender>r1", "r1>r2", "r2>receiver"]);
+    assert_eq!(tcp(&s, "bulk-1").window, Bytes(90_000));
+    assert_eq!(tcp(&s, "bulk-1").send_buffer, Bytes(180_000), "twice the window");
+    assert_eq!(s.nodes[0].timer_phase, Some(Duration::from_millis(120)));
+    assert_eq!((s.record.flows, s.record.queues), (true, false));
+    assert_eq!(s.links[2].forward.queue.settings.value("limit"), Some(&Value::Packets(1000)));
+}
+
+#[test]
+fn what_backward_does_not_say_is_as_forward() {
+    let s = dumbbell();
+    let line = &s.links[1];
+    assert_eq!((line.forward.rate, line.backward.rate), (Rate(45_000_000), Rate(10_000_000)));
+    assert_eq!(
+        (line.forward.delay, line.backward.delay),
+        (Duration::from_millis(5), Duration::from_millis(5))
+    );
+    assert_eq!(line.backward.queue.name, "fifo");
+    assert_eq!(line.forward.changes, line.backward.changes);
+    let first = Change { at: Duration::from_secs(10), rate: Some(Rate(30_000_000)), delay: None };
+    assert_eq!(line.forward.changes[0], first, "in order of time");
+}
+
+#[test]
+fn a_bandwidth_delay_product_is_line_rate_times_the_longest_base_rtt() {
+    let s = dumbbell();
+    let inner = s.links[1].forward.queue.inner.as_ref().unwrap();
+    // 45 Mbit/s x 14 ms = 78,750 bytes
+    assert_eq!(inner.settings.value("limit"), Some(&Value::Bytes(Bytes(118_125))));
+    // flow-2 is limited by the 10 Mbit/s back: 17,500 bytes
+    assert_eq!(tcp(&s, "flow-2").window, Bytes(35_000));
+}
+
+#[test]
+fn stacks_are_defaults_then_their_values_then_the_files() {
+    let s = dumbbell();
+    let (bulk, other) = (tcp(&s, "bulk-1"), tcp(&s, "flow-2"));
+    assert_eq!(bulk.stack.settings.word("recovery"), "reno", "net2's");
+    assert_eq!(bulk.stack.settings.word("rto"), "ticks", "net2's");
+    assert_eq!(bulk.stack.settings.count("ack_every"), 2, "everyone's");
+    assert_eq!(bulk.receiver_stack, bulk.stack);
+    assert_eq!(other.stack.settings.word("recovery"), "newreno", "the file's");
+    assert_eq!(other.receiver_stack.name, "rfc");
+    assert_eq!(bulk.controller.settings.count("extra"), 8, "net2's default for its controllers");
+    assert_eq!(other.controller.settings.count("extra"), 4, "the file's");
+    assert!(!other.controller.settings.flag("count_bytes"), "net2's default for its controllers");
+}
+
+#[test]
+fn a_run_ends_by_itself_if_every_flow_has_a_size() {
+    let text = DUMBBELL.replace("duration = \"60s\"", "");
+    assert!(parse("x", &text).is_err());
+    let (head, _) = text.split_once("[[flow]]\nfrom = \"receiver\"").unwrap();
+    assert_eq!(parse("x", head).unwrap().duration, Duration::from_secs(3600));
+}
+
+#[test]
+fn the_resolved_text_reads_as_an_equal_scenario() {
+    let document = Document { name: "dumbbell.toml".into(), text: DUMBBELL.into() };
+    let resolved = document.resolved().unwrap();
+    assert_eq!(parse("elsewhere", &resolved).unwrap(), dumbbell(), "{resolved}");
+    assert!(resolved.contains("\"118125B\""), "limits are in bytes:\n{resolved}");
+    let again = Document { name: "elsewhere".into(), text: resolved.clone() };
+    assert_eq!(again.resolved().unwrap(), resolved);
+}
+
+#[test]
+fn ten_thousand_flows_of_as_many_hosts_are_read() {
+    let mut text = String::from("[run]\nduration = \"1s\"\n[[router]]\nname = \"r\"\n");
+    for i in 0..10_000 {
+        text += &format!(
+            "[[host]]\nname = \"h{i}\"\n[[link]]\nfrom = \"h{i}\"\nto = \"r\"\nrate = \"1Mbit/s\"\ndelay = \"1ms\"\n"
+        );
+        text += &format!("[[flow]]\nfrom = \"h{i}\"\nto = \"h{}\"\n", (i + 5000) % 10_000);
+    }
+    assert_eq!(parse("many", &text).unwrap().flows.len(), 10_000);
+}
+
+#[test]
+fn a_file_is_read_and_named() {
+    let path = std::env::temp_dir().join(format!("narrows-{}.toml", std::process::id()));
+    std::fs::write(&path, DUMBBELL).unwrap();
+    let document = Document::read(&path);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(document.unwrap().text, DUMBBELL);
+}
+
+proptest! {
+    #[test]
+    fn every_accepted_scenario_survives_being_resolved(
+        rate in 1u64..10_000_000_000_000, delay in 0u64..1 << 44, mtu in 68u64..65_535, room in 65_535u64..1 << 30,
+        window in 65_535u64..1 << 29, phase: u32, start in 0u64..59_000_000_000, loss in 0.0f64..1.0, mss in 1u64..28,
+    ) {
+        let text = format!(r#"
+            run = {{ duration = "60s" }}
+            link = [{{ from = "a", to = "b", rate = "{rate}bit/s", delay = "{delay}ns", mtu = "{mtu}B",
+                       queue = {{ kind = "loss", probability = {loss:?}, inner = "fifo:{room}B" }} }}]
+            host = [{{ name = "a", timer_phase = "{phase}ns" }}, {{ name = "b" }}]
+            flow = [{{ from = "a", to = "b", window = "{window}B", start = "{start}ns", mss = "{mss}B" }}]
+        "#);
+        let document = Document { name: "p".into(), text };
+        let scenario = document.scenario().unwrap();
+        prop_assert_eq!(parse("p", &document.resolved().unwrap()).unwrap(), scenario);
+    }
+
+    #[test]
+    fn no_damage_to_a_file_makes_it_panic(at in 0usize..DUMBBELL.len(), cut in 0usize..40, paste in "[\\PC\n]{0,12}") {
+        let mut text = DUMBBELL.to_string();
+        let end = (at + cut).min(text.len());
+        text.replace_range(at..end, &paste);
+        if let Err(error) = parse("damaged", &text) {
+            let span = error.span().unwrap_or(0..0);
+            prop_assert!(span.end <= text.len(), "{span:?}");
+        }
+    }
+}

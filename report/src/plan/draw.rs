@@ -1,0 +1,573 @@
+//! From runs to a figure: picks the runs a plan asks for, refuses to mix what must not be mixed, scales to the axes.
+
+use super::{Kind, Measure, MeasureOf, Over, Picked, Plan, Refused, Scaled, Shade, Source, TimeLayer};
+use crate::figure::{Axis, Band, Figure, Ink, Layer, Mark, RunKey, Shown, Style, point};
+use narrows_lab::Outcome;
+use narrows_lab::outcome::{Event, FlowSummary, Series};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Plan {
+    /// Draws the figure from the runs of its scenario. Refused if no run fits, if a flow, series or number does not exist,
+    /// or if one point would mix runs that differ in more than their seed.
+    pub fn draw(&self, runs: &[Outcome]) -> Result<Shown, Refused> {
+        let runs: Vec<&Outcome> = runs.iter().collect();
+        let mut figure = Figure {
+            id: self.id.clone(),
+            title: self.title.clone(),
+            caption: self.caption.clone(),
+            ..Figure::default()
+        };
+        let mut used = BTreeSet::new();
+        let drawn = match &self.kind {
+            Kind::Sweep { key, x, measure, y, curve, labels } => {
+                figure.x = x.axis.clone();
+                figure.y = y.axis.clone();
+                let sweep =
+                    Sweep { key, measure, curve: curve.as_deref(), labels, scale: (x.scale, y.scale) };
+                self.picked.choose(&runs).and_then(|runs| sweep.layers(&runs, &mut used))
+            }
+            Kind::Time { x, y, right, layers, shades, stalls } => {
+                figure.x = x.axis.clone();
+                figure.y = y.axis.clone();
+                figure.right = right.as_ref().map(|r| r.axis.clone());
+                figure.bands = shades.iter().map(Shade::band).collect();
+                let scales = (x, y, right.as_ref());
+                self.stall_bands(stalls.as_deref(), &runs, x.scale)
+                    .map(|bands| figure.bands.extend(bands))
+                    .and_then(|()| {
+                        let inks = Ink::FOR_LAYERS.into_iter().cycle();
+                        let draw = |(layer, ink): (&TimeLayer, Ink)| {
+                            layer.draw(ink, &self.picked, &runs, scales, &mut used)
+                        };
+                        layers.iter().zip(inks).map(draw).collect()
+                    })
+            }
+        };
+        figure.layers =
+            drawn.map_err(|why| Refused(format!("figure `{}` of {}: {why}", self.id, self.scenario)))?;
+        Ok(Shown { figure, runs: used.into_iter().collect(), command: String::new() })
+    }
+
+    fn stall_bands(&self, flow: Option<&str>, runs: &[&Outcome], scale: f64) -> Result<Vec<Band>, String> {
+        let Some(flow) = flow else { return Ok(Vec::new()) };
+        let run = self.picked.choose_one(runs)?;
+        let summary = run.flow(flow).ok_or_else(|| no_flow(run, flow))?;
+        Ok(stalls(run, summary).into_iter().map(|gap| stall_band(gap, scale)).collect())
+    }
+}
+
+/// The shade of one stall, `scale` times seconds wide.
+pub(crate) fn stall_band((from, to): (f64, f64), scale: f64) -> Band {
+    Band { from: from * scale, to: to * scale, label: format!("stall {:.2} s", to - from), stall: true }
+}
+
+impl Shade {
+    fn band(&self) -> Band {
+        Band { from: self.from, to: self.to, label: self.label.clone(), stall: false }
+    }
+}
+
+impl Picked {
+    fn fits(&self, run: &Outcome) -> bool {
+        self.seed.is_none_or(|seed| run.seed == seed)
+            && self.given.iter().all(|(key, wanted)| match run.given.get(key) {
+                Some(value) => same_value(value, wanted),
+                None => key == "host" && run.host == *wanted,
+            })
+    }
+
+    /// All runs that fit.
+    fn choose<'a>(&self, runs: &[&'a Outcome]) -> Result<Vec<&'a Outcome>, String> {
+        let fitting: Vec<_> = runs.iter().copied().filter(|run| self.fits(run)).collect();
+        if !fitting.is_empty() {
+            return Ok(fitting);
+        }
+        let mut wanted: Vec<String> =
+            self.given.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        wanted.extend(self.seed.map(|seed| format!("seed {seed}")));
+        let there: BTreeSet<String> =
+            runs.iter().map(|run| format!("{}, seed {}", point(run), run.seed)).collect();
+        let there: Vec<String> = there.into_iter().take(6).collect();
+        Err(format!("no run has {}; there are: {}", wanted.join(", "), there.join("; ")))
+    }
+
+    /// The first run that fits; what fits may differ in nothing but the seed.
+    fn choose_one<'a>(&self, runs: &[&'a Outcome]) -> Result<&'a Outcome, String> {
+        let fitting = self.choose(runs)?;
+        let first = fitting[0];
+        match fitting.iter().find_map(|run| first_difference(first, run, &[])) {
+            None => Ok(first),
+            Some(key) => Err(format!(
+                "several runs fit, and they differ in `{key}`: choose one with where = {{ \"{key}\" = \"{}\" }}",
+                first.given.get(&key).map_or("...", String::as_str)
+            )),
+        }
+    }
+
+    /// These conditions, and `more` in place of those with the same key.
+    fn and(&self, more: &Picked) -> Picked {
+        let mut both = self.clone();
+        both.given.extend(more.given.clone());
+        both.seed = more.seed.or(self.seed);
+        both
+    }
+}
+
+/// The first sweep key, other than `besides`, in which two runs differ.
+fn first_difference(a: &Outcome, b: &Outcome, besides: &[&str]) -> Option<String> {
+    let keys: BTreeSet<&String> = a.given.keys().chain(b.given.keys()).collect();
+    let differs = |key: &&String| !besides.contains(&key.as_str()) && a.given.get(*key) != b.given.get(*key);
+    keys.into_iter().find(differs).cloned()
+}
+
+/// `220kB` is `220000B`.
+fn same_value(a: &str, b: &str) -> bool {
+    a == b || matches!((base_number(a), base_number(b)), (Some(a), Some(b)) if a == b)
+}
+
+struct Sweep<'a> {
+    key: &'a str,
+    measure: &'a Measure,
+    curve: Option<&'a str>,
+    labels: &'a BTreeMap<String, String>,
+    scale: (f64, f64),
+}
+
+/// The runs at one x of a curve, and what they measured.
+struct At<'a> {
+    first: &'a Outcome,
+    values: Vec<f64>,
+}
+
+impl Sweep<'_> {
+    fn layers(&self, runs: &[&Outcome], used: &mut BTreeSet<RunKey>) -> Result<Vec<Layer>, String> {
+        // Curves in the order in which the sweep lists them; points in order of x.
+        let mut curves: Vec<(String, Vec<(f64, At)>)> = Vec::new();
+        for run in runs {
+            let (curve, x) = (self.curve.map_or(Ok(String::new()), |key| given(run, key))?, self.x(run)?);
+            let value = self.measure.of(run)?;
+            let at = match curves.iter().position(|(name, _)| *name == curve) {
+                Some(at) => at,
+                None => {
+                    curves.push((curve, Vec::new()));
+                    curves.len() - 1
+                }
+            };
+            let points = &mut curves[at].1;
+            match points.iter_mut().find(|(other, _)| *other == x) {
+                Some((_, at)) => {
+                    if let Some(key) =
+                        first_difference(at.first, run, &[self.key, self.curve.unwrap_or_default()])
+                    {
+                        return Err(format!(
+                            "runs at one point differ in `{key}` too: choose with where = {{ \"{key}\" = ... }}, or make it the curve"
+                        ));
+                    }
+                    at.values.push(value);
+                }
+                None => points.push((x, At { first: run, values: vec![value] })),
+            }
+            used.insert(RunKey::of(run));
+        }
+        let looks = Mark::FOR_CURVES.into_iter().cycle().zip(Ink::FOR_LAYERS.into_iter().cycle());
+        Ok(curves
+            .into_iter()
+            .zip(looks)
+            .map(|((name, points), look)| self.layer(&name, points, look))
+            .collect())
+    }
+
+    fn layer(&self, curve: &str, mut points: Vec<(f64, At)>, (mark, ink): (Mark, Ink)) -> Layer {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (x_scale, y_scale) = self.scale;
+        let ends = |at: &At| {
+            let (low, high) = (Over::Min.apply(&at.values) * y_scale, Over::Max.apply(&at.values) * y_scale);
+            (low.min(high), low.max(high))
+        };
+        let several = points.iter().any(|(_, at)| at.values.len() > 1);
+        Layer {
+            label: self.labels.get(curve).map_or(curve, String::as_str).to_owned(),
+            style: Style::Curve(mark),
+            ink,
+            right_axis: false,
+            spread: several.then(|| points.iter().map(|(_, at)| ends(at)).collect()),
+            points: points
+                .iter()
+                .map(|(x, at)| (x * x_scale, Over::Mean.apply(&at.values) * y_scale))
+                .collect(),
+        }
+    }
+
+    fn x(&self, run: &Outcome) -> Result<f64, String> {
+        let written = given(run, self.key)?;
+        let not_a_number = || {
+            format!("`{}` takes the value `{written}`, which is no number: it cannot be an x axis", self.key)
+        };
+        base_number(&written).ok_or_else(not_a_number)
+    }
+}
+
+/// Mean goodput over the first swept number, a curve per value of the first other swept key. `None` if nothing was swept
+/// that can be an axis, or if more was swept than one figure shows.
+pub(crate) fn swept(runs: &[Outcome]) -> Option<Shown> {
+    let differs = |key: &&String| runs.iter().any(|run| run.given.get(*key) != runs[0].given.get(*key));
+    let keys: Vec<&String> = runs.first()?.given.keys().filter(differs).collect();
+    let is_number = |key: &&&String| {
+        runs.iter().all(|run| run.given.get(**key).is_some_and(|v| base_number(v).is_some()))
+    };
+    let key = *keys.iter().find(is_number)?;
+    let curve = keys.iter().find(|other| **other != key).map(|other| other.as_str());
+    let measure = Measure { of: MeasureOf::Flow("*".into()), metric: "goodput_bps".into(), over: Over::Mean };
+    let sweep = Sweep { key, measure: &measure, curve, labels: &BTreeMap::new(), scale: (1.0, 1e-6) };
+    let mut used = BTreeSet::new();
+    let layers = sweep.layers(&runs.iter().collect::<Vec<_>>(), &mut used).ok()?;
+    let axis = |label: &str| Axis { label: label.into(), ..Axis::default() };
+    let figure = Figure {
+        id: "sweep".into(),
+        title: format!("Goodput against {key}"),
+        caption: "The mean over the flows of a run; bars reach from the worst to the best seed.".into(),
+        x: axis(key),
+        y: axis("Goodput (Mbit/s)"),
+        layers,
+        ..Figure::default()
+    };
+    Some(Shown { figure, runs: used.into_iter().collect(), command: String::new() })
+}
+
+fn given(run: &Outcome, key: &str) -> Result<String, String> {
+    let swept = || run.given.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let missing = || format!("the runs do not sweep `{key}`; swept are: {}", swept());
+    run.given.get(key).cloned().ok_or_else(missing)
+}
+
+impl Measure {
+    fn of(&self, run: &Outcome) -> Result<f64, String> {
+        let values = match &self.of {
+            MeasureOf::Flow(name) => {
+                let wanted = |flow: &FlowSummary| match name.strip_suffix('*') {
+                    Some(start) => flow.name.starts_with(start),
+                    None => flow.name == *name,
+                };
+                let flows = run.flows.iter().filter(|flow| wanted(flow));
+                let values = flows.map(|flow| number(&serde_json::to_value(flow), &self.metric));
+                values.collect::<Result<Vec<_>, _>>()?
+            }
+            MeasureOf::Queue(name) => {
+                let queues = run.queues.iter().filter(|queue| queue.name == *name);
+                let values = queues.map(|queue| number(&serde_json::to_value(queue), &self.metric));
+                values.collect::<Result<Vec<_>, _>>()?
+            }
+        };
+        match (&self.of, values.is_empty()) {
+            (_, false) => Ok(self.over.apply(&values)),
+            (MeasureOf::Flow(name), _) => Err(no_flow(run, name)),
+            (MeasureOf::Queue(name), _) => Err(format!(
+                "no queue is called `{name}`; there are: {}",
+                list(run.queues.iter().map(|q| &q.name))
+            )),
+        }
+    }
+}
+
+impl Over {
+    fn apply(self, values: &[f64]) -> f64 {
+        let (sum, n) = (values.iter().sum::<f64>(), values.len() as f64);
+        match self {
+            Over::Mean => sum / n,
+            Over::Sum => sum,
+            Over::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
+            Over::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            Over::Jain => match values.iter().map(|v| v * v).sum::<f64>() {
+                0.0 => 1.0,
+                squares => sum * sum / (n * squares),
+            },
+        }
+    }
+}
+
+/// The number at a dotted path into a summary.
+fn number(summary: &Result<Value, serde_json::Error>, path: &str) -> Result<f64, String> {
+    let summary = summary.as_ref().map_err(ToString::to_string)?;
+    let mut at = summary;
+    for part in path.split('.') {
+        let names = || at.as_object().map(|o| list(o.keys())).unwrap_or_default();
+        at = at.get(part).ok_or_else(|| format!("there is no metric `{path}`; there are: {}", names()))?;
+    }
+    let parts = || at.as_object().map(|o| list(o.keys().map(|k| format!("{path}.{k}")))).unwrap_or_default();
+    at.as_f64()
+        .or_else(|| at.as_bool().map(|b| f64::from(u8::from(b))))
+        .ok_or_else(|| format!("metric `{path}` is no number; write one of: {}", parts()))
+}
+
+type Scales<'a> = (&'a Scaled, &'a Scaled, Option<&'a Scaled>);
+
+impl TimeLayer {
+    fn draw(
+        &self,
+        next: Ink,
+        figure: &Picked,
+        runs: &[&Outcome],
+        (x, y, right): Scales,
+        used: &mut BTreeSet<RunKey>,
+    ) -> Result<Layer, String> {
+        let run =
+            figure.and(&self.picked).choose_one(runs).map_err(|e| format!("layer `{}`: {e}", self.label))?;
+        used.insert(RunKey::of(run));
+        let points: Vec<(f64, f64)> = match &self.source {
+            Source::Series { subject, quantity } => {
+                run.series(subject, quantity).ok_or_else(|| no_series(run, subject, quantity))?.points.clone()
+            }
+            Source::Event { flow, kind } => {
+                run.flow(flow).ok_or_else(|| no_flow(run, flow))?;
+                let wanted = |e: &&Event| e.kind == *kind && e.flow == *flow;
+                run.events.iter().filter(wanted).map(|e| (e.time_s, e.value)).collect()
+            }
+        };
+        let axis = if self.right { right.unwrap_or(y) } else { y };
+        let y_scale = self.scale.unwrap_or(axis.scale);
+        Ok(Layer {
+            label: self.label.clone(),
+            style: self.style,
+            ink: self.ink.unwrap_or(next),
+            right_axis: self.right,
+            points: points.into_iter().map(|(t, v)| (t * x.scale, v * y_scale)).collect(),
+            spread: None,
+        })
+    }
+}
+
+/// Times in which a flow had data outstanding and nothing was newly acknowledged for more than 250 ms and four minimum
+/// RTTs: from the last advance to the next one, or to the end of the run.
+pub(crate) fn stalls(run: &Outcome, flow: &FlowSummary) -> Vec<(f64, f64)> {
+    let Some(acked) = run.series(&flow.name, "ack_received") else { return Vec::new() };
+    let sent = run.series(&flow.name, "seq_sent").map_or(&[][..], |s: &Series| &s.points);
+    let shortest = f64::max(0.25, 4.0 * flow.rtt.min);
+    let end = if flow.completed { flow.finished_at_s } else { run.ended_at_s };
+    let advances = advances(&acked.points);
+    let nexts = advances.iter().skip(1).map(|p| p.0).chain([end]);
+    let (mut gaps, mut sent_so_far, mut highest) = (Vec::new(), sent.iter().peekable(), f64::NEG_INFINITY);
+    for (&(from, ack), to) in advances.iter().zip(nexts) {
+        while let Some(p) = sent_so_far.next_if(|p| p.0 <= from) {
+            highest = highest.max(p.1);
+        }
+        // A segment's series value may be its first offset: one that starts at or after the ACK is outstanding.
+        let outstanding = sent.is_empty() || highest >= ack || !flow.completed;
+        if to - from > shortest && outstanding && (to < end || !flow.completed) {
+            gaps.push((from, to));
+        }
+    }
+    gaps
+}
+
+/// The points at which the value rose above all before.
+fn advances(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut highest = f64::NEG_INFINITY;
+    let rises = |p: &&(f64, f64)| {
+        let rose = p.1 > highest;
+        highest = highest.max(p.1);
+        rose
+    };
+    points.iter().filter(rises).copied().collect()
+}
+
+fn no_flow(run: &Outcome, name: &str) -> String {
+    format!("no flow is called `{name}`; there are: {}", list(run.flows.iter().map(|f| &f.name)))
+}
+
+fn no_series(run: &Outcome, subject: &str, quantity: &str) -> String {
+    let of_subject: Vec<&Series> = run.series.iter().filter(|s| s.subject == subject).collect();
+    if of_subject.is_empty() {
+        let subjects: BTreeSet<&String> = run.series.iter().map(|s| &s.subject).collect();
+        return format!("nothing was recorded of `{subject}`; there are series of: {}", list(subjects));
+    }
+    let there = list(of_subject.iter().map(|s| &s.quantity));
+    format!("`{quantity}` of `{subject}` was not recorded; there are: {there}")
+}
+
+fn list<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
+    let names: Vec<String> = names.into_iter().map(|n| n.as_ref().to_owned()).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+/// A swept value in base units: bytes, seconds, bit/s, or as it is. `None` if it is no number.
+pub(crate) fn base_number(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let unit_at =
+        text.find(|c: char| c.is_ascii_alphabetic() && !matches!(c, 'e' | 'E')).unwrap_or(text.len());
+    let value: f64 = text[..unit_at].trim().parse().ok()?;
+    let factor = match text[unit_at..].trim() {
+        "" | "B" | "s" | "bit/s" | "bit" | "bps" | "p" | "BDP" => 1.0,
+        "kB" | "kbit/s" | "kbit" | "kbps" => 1e3,
+        "MB" | "Mbit/s" | "Mbit" | "mbit" | "Mbps" => 1e6,
+        "GB" | "Gbit/s" | "Gbit" | "gbit" | "Gbps" => 1e9,
+        "KiB" => 1024.0,
+        "MiB" => 1_048_576.0,
+        "GiB" => 1_073_741_824.0,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        "ns" => 1e-9,
+        "min" => 60.0,
+        _ => return None,
+    };
+    Some(value * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::parse;
+    use crate::specimen;
+
+    const TIME: &str = r#"
+        [[figure]]
+        id = "fig4"
+        title = "t"
+        scenario = "trace.toml"
+        kind = "time"
+        where = { "flow.bulk.controller" = "reno" }
+        stalls = "bulk"
+        x = { label = "Time (ms)", scale = 1e3 }
+        y = { label = "Sequence number (kbyte)", scale = 1e-3 }
+        right = { label = "cwnd (kbyte)", scale = 1e-3 }
+        layer = [
+            { series = "bulk.seq_sent", style = "points", label = "sent" },
+            { event = "bulk.drop", label = "lost" },
+            { series = "bulk.cwnd", label = "cwnd", right = true, color = "purple" },
+            { series = "bulk.seq_sent", style = "points", label = "BECC", where = { "flow.bulk.controller" = "becc" } },
+        ]
+    "#;
+    const SWEEP: &str = r#"
+        [[figure]]
+        id = "fig10"
+        title = "t"
+        scenario = "fig10.toml"
+        kind = "sweep"
+        x = { key = "flow.bulk.window", label = "Window (kbyte)", scale = 1e-3 }
+        y = { flow = "bulk", metric = "goodput_bps", label = "Throughput (Mbit/s)", scale = 1e-6 }
+        curve = "flow.bulk.controller"
+        curve_labels = { reno = "RE-TCP" }
+    "#;
+
+    fn draw(plan: &str, runs: &[Outcome]) -> Result<Shown, Refused> {
+        parse(plan, "figures.toml").unwrap()[0].draw(runs)
+    }
+
+    fn sweep_runs() -> Vec<Outcome> {
+        let mut runs = Vec::new();
+        for controller in ["reno", "becc"] {
+            for window in [50, 10, 20] {
+                runs.extend([1, 2].map(|seed| specimen::run("fig10", controller, window, 400, seed)));
+            }
+        }
+        runs
+    }
+
+    #[test]
+    fn a_sweep_has_a_curve_per_value_with_mean_and_spread_over_seeds() {
+        let runs = sweep_runs();
+        let Shown { figure, runs: used, .. } = draw(SWEEP, &runs).unwrap();
+        assert_eq!(figure.layers.iter().map(|l| l.label.as_str()).collect::<Vec<_>>(), ["RE-TCP", "becc"]);
+        let reno = &figure.layers[0];
+        assert_eq!(
+            reno.points.iter().map(|p| p.0).collect::<Vec<_>>(),
+            [43.0, 86.0, 215.0],
+            "ordered by x, in kbyte"
+        );
+        let (a, b) = (runs[0].flows[0].goodput_bps * 1e-6, runs[1].flows[0].goodput_bps * 1e-6);
+        assert!((reno.points[2].1 - (a + b) / 2.0).abs() < 1e-9, "the mean of two seeds, in Mbit/s");
+        assert_eq!(reno.spread.as_ref().unwrap()[2], (a.min(b), a.max(b)));
+        assert_eq!(used.len(), 12);
+        let one_seed = draw(&SWEEP.replace("kind =", "seed = 2\nkind ="), &runs).unwrap();
+        assert_eq!((one_seed.figure.layers[0].spread.clone(), one_seed.runs.len()), (None, 6));
+    }
+
+    #[test]
+    fn a_sweep_does_not_average_over_what_it_does_not_show() {
+        let message = draw(&SWEEP.replace("curve = \"flow.bulk.controller\"", ""), &sweep_runs())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("differ in `flow.bulk.controller`") && message.contains("fig10.toml"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_time_figure_picks_its_runs_scales_and_shades_stalls() {
+        let runs =
+            [specimen::run("trace", "reno", 120, 3000, 1), specimen::run("trace", "becc", 120, 3000, 1)];
+        let Shown { figure, runs: used, .. } = draw(TIME, &runs).unwrap();
+        let sent = runs[0].series("bulk", "seq_sent").unwrap();
+        let last = sent.points.last().unwrap();
+        assert_eq!(figure.layers[0].points.last(), Some(&(last.0 * 1e3, last.1 * 1e-3)));
+        assert_eq!(figure.layers[1].points.len() as u64, runs[0].flows[0].lost);
+        assert_eq!(figure.layers[1].style, Style::Marks(Mark::OpenCircle));
+        assert!(figure.layers[2].right_axis && figure.layers[2].ink == Ink::Purple);
+        assert_ne!(figure.layers[0].points, figure.layers[3].points, "the last layer is another run's");
+        assert_eq!(used.len(), 2);
+        let stalls: Vec<&Band> = figure.bands.iter().filter(|b| b.stall).collect();
+        assert_eq!(stalls.len() as u64, runs[0].flows[0].rto_count, "every stall ends in a timeout");
+        assert!(stalls.iter().all(|b| b.to - b.from > 1000.0 && b.to - b.from < 1600.0), "{stalls:?}");
+    }
+
+    #[test]
+    fn what_does_not_exist_is_named_with_what_does() {
+        let runs = [specimen::run("trace", "reno", 20, 50, 1)];
+        #[track_caller]
+        fn refused(plan: &str, runs: &[Outcome], expected: &str) {
+            let message = draw(plan, runs).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+        let alone = TIME.rsplit_once("{ series").unwrap().0.to_owned() + "]";
+        assert!(draw(&alone, &runs).is_ok());
+        refused(&TIME.replace("bulk.cwnd", "bulk.cwmd"), &runs, "there are: seq_sent, ack_received, cwnd");
+        refused(&TIME.replace("bulk.cwnd", "blk.cwnd"), &runs, "there are series of: bulk, r1>r2");
+        refused(&TIME.replace("bulk.drop", "blk.drop"), &runs, "no flow is called `blk`");
+        refused(TIME, &runs, "layer `BECC`: no run has flow.bulk.controller = becc");
+        refused(&alone, &[], "no run has");
+        refused(
+            &alone,
+            &[runs[0].clone(), specimen::run("trace", "reno", 30, 50, 1)],
+            "differ in `flow.bulk.window`",
+        );
+        refused(&SWEEP.replace("goodput_bps", "goodput"), &runs, "there are: completed, controller");
+        refused(&SWEEP.replace("goodput_bps", "rtt"), &runs, "rtt.p50");
+        refused(
+            &SWEEP.replace("key = \"flow.bulk.window\"", "key = \"flow.bulk.controller\""),
+            &runs,
+            "is no number",
+        );
+        refused(
+            &SWEEP.replace("key = \"flow.bulk.window\"", "key = \"link.rate\""),
+            &runs,
+            "swept are: flow.bulk",
+        );
+        assert!(
+            draw(&alone.replace("\"reno\"", "\"reno\", \"flow.bulk.window\" = \"86kB\""), &runs).is_ok(),
+            "86000B"
+        );
+    }
+
+    #[test]
+    fn several_flows_become_one_number() {
+        assert_eq!(Over::Jain.apply(&[1.0, 1.0, 1.0]), 1.0);
+        assert_eq!(Over::Jain.apply(&[1.0, 0.0]), 0.5);
+        assert_eq!((Over::Sum.apply(&[1.0, 2.0]), Over::Max.apply(&[1.0, 2.0])), (3.0, 2.0));
+    }
+
+    #[test]
+    fn swept_values_are_numbers_in_base_units() {
+        for (text, value) in [
+            ("220kB", 220e3),
+            ("1MiB", 1048576.0),
+            ("1.5s", 1.5),
+            ("30ms", 0.03),
+            ("0.75", 0.75),
+            ("45Mbit/s", 45e6),
+        ] {
+            assert_eq!(base_number(text), Some(value), "{text}");
+        }
+        assert_eq!(base_number("reno"), None);
+    }
+}

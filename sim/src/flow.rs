@@ -1,0 +1,220 @@
+//! One flow: its two ends, and what is counted at them.
+
+use crate::record::Recorder;
+use narrows_core::packet::{Body, Direction};
+use narrows_core::transport::Endpoint;
+use narrows_core::transport::tcp::Tcp;
+use narrows_core::transport::udp::{Sink, Source};
+use narrows_core::{Datagram, Ecn, FlowId, Time};
+use narrows_lab::outcome::{Distribution, FlowSummary};
+use std::time::Duration;
+
+/// The two ends.
+pub enum Ends {
+    /// A TCP connection: who opens and sends, who listens and receives.
+    Tcp(Box<(Tcp, Tcp)>),
+    /// Datagrams.
+    Udp(Source, Sink),
+}
+
+/// Which end of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Where it starts: data leaves, ACKs arrive.
+    Source,
+    /// Where it ends.
+    Sink,
+}
+
+/// A gap in progress that counts as a stall is longer than this, and than four smallest RTTs.
+const STALL: Duration = Duration::from_millis(250);
+
+/// A flow of the scenario, as it runs.
+pub struct Flow {
+    pub id: FlowId,
+    pub name: String,
+    pub controller: String,
+    pub ends: Ends,
+    /// Where its ways begin in the table of ways: forward, backward.
+    pub ways: [u32; 2],
+    pub size: Option<u64>,
+    pub start: Time,
+    pub stop: Option<Time>,
+    pub started: bool,
+    pub finished: Option<Time>,
+    pub lost: u64,
+    rtts: Distribution,
+    stall_time: Duration,
+    stalls: u64,
+    /// When `una` last advanced, or data became outstanding.
+    progress: Time,
+    una: u64,
+    pub recorder: Option<Box<Recorder>>,
+}
+
+impl Flow {
+    /// A flow that has not started.
+    #[allow(clippy::too_many_arguments)] // each is a distinct fact of the scenario; a struct would only repeat Flow
+    pub fn new(
+        id: FlowId, name: String, controller: String, ends: Ends, ways: [u32; 2], size: Option<u64>, start: Time,
+        stop: Option<Time>, recorder: Option<Box<Recorder>>,
+    ) -> Flow {
+        Flow {
+            id,
+            name,
+            controller,
+            ends,
+            ways,
+            size,
+            start,
+            stop,
+            started: false,
+            finished: None,
+            lost: 0,
+            rtts: Distribution::default(),
+            stall_time: Duration::ZERO,
+            stalls: 0,
+            progress: start,
+            una: 0,
+            recorder,
+        }
+    }
+
+    /// A packet has come to its end.
+    #[inline]
+    pub fn receive(&mut self, now: Time, datagram: Datagram) -> End {
+        match (&mut self.ends, datagram.body, datagram.direction) {
+            (Ends::Tcp(ends), Body::Tcp(segment), Direction::Forward) => {
+                ends.1.receive(now, segment);
+                End::Sink
+            }
+            (Ends::Tcp(ends), Body::Tcp(segment), Direction::Backward) => {
+                ends.0.receive(now, segment);
+                self.after_ack(now);
+                End::Source
+            }
+            (Ends::Udp(_, sink), Body::Udp(message), _) => {
+                sink.receive(now, message);
+                End::Sink
+            }
+            _ => unreachable!("a flow's packets are of its own transport"),
+        }
+    }
+
+    #[inline]
+    fn after_ack(&mut self, now: Time) {
+        let Ends::Tcp(ends) = &mut self.ends else { return };
+        let source = &mut ends.0;
+        if let Some(rtt) = source.take_rtt() {
+            self.rtts.record(rtt);
+        }
+        if source.una() > self.una {
+            self.una = source.una();
+            let gap = now.since(core::mem::replace(&mut self.progress, now));
+            self.count_gap(gap);
+        }
+        if let (None, Some(size)) = (self.finished, self.size) {
+            let Ends::Tcp(ends) = &self.ends else { return };
+            if ends.0.acknowledged() >= size {
+                self.finished = Some(now);
+            }
+        }
+    }
+
+    fn count_gap(&mut self, gap: Duration) {
+        let Ends::Tcp(ends) = &self.ends else { return };
+        if gap > STALL && gap > ends.0.min_rtt().unwrap_or_default() * 4 {
+            self.stall_time += gap;
+            self.stalls += 1;
+        }
+    }
+
+    /// The next packet that leaves `end` now, and the line it takes first.
+    #[inline]
+    pub fn transmit(&mut self, now: Time, end: End) -> Option<(Datagram, u32)> {
+        let id = self.id;
+        let (datagram, way) = match (&mut self.ends, end) {
+            (Ends::Tcp(ends), End::Source) => {
+                if ends.0.una() == ends.0.max() {
+                    self.progress = now; // nothing was outstanding: a gap begins with what leaves now
+                }
+                let segment = ends.0.transmit(now)?;
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.sent(now, &segment);
+                }
+                (Datagram::tcp(id, Direction::Forward, Ecn::NotEct, segment), self.ways[0])
+            }
+            (Ends::Tcp(ends), End::Sink) => {
+                let segment = ends.1.transmit(now)?;
+                (Datagram::tcp(id, Direction::Backward, Ecn::NotEct, segment), self.ways[1])
+            }
+            (Ends::Udp(source, _), End::Source) => {
+                let message = source.transmit(now)?;
+                (Datagram::udp(id, Direction::Forward, message), self.ways[0])
+            }
+            (Ends::Udp(..), End::Sink) => return None,
+        };
+        Some((datagram, way))
+    }
+
+    /// When `end` wants to be called.
+    #[inline]
+    pub fn wake_at(&self, end: End) -> Option<Time> {
+        match (&self.ends, end) {
+            (Ends::Tcp(ends), End::Source) => ends.0.wake_at(),
+            (Ends::Tcp(ends), End::Sink) => ends.1.wake_at(),
+            (Ends::Udp(source, _), End::Source) => source.wake_at(),
+            (Ends::Udp(..), End::Sink) => None,
+        }
+    }
+
+    /// Something has happened at the source: what is recorded of it follows.
+    #[inline]
+    pub fn record(&mut self, now: Time) {
+        if let (Some(recorder), Ends::Tcp(ends)) = (&mut self.recorder, &self.ends) {
+            recorder.look(now, &ends.0);
+        }
+    }
+
+    /// The flow in numbers at `now`, the end of the run.
+    pub fn summary(&mut self, now: Time) -> FlowSummary {
+        let end = self.finished.or(self.stop).unwrap_or(now).min(now);
+        let seconds = end.since(self.start).as_secs_f64();
+        let mut summary = FlowSummary {
+            name: self.name.clone(),
+            controller: self.controller.clone(),
+            started_at_s: self.start.as_secs_f64(),
+            finished_at_s: end.as_secs_f64(),
+            lost: self.lost,
+            ..FlowSummary::default()
+        };
+        match &self.ends {
+            Ends::Tcp(ends) => {
+                let outstanding = ends.0.max() > ends.0.una();
+                let c = *ends.0.counters();
+                summary.delivered_bytes = ends.1.delivered();
+                summary.completed = self.finished.is_some();
+                summary.segments_sent = c.segments_sent;
+                summary.retransmissions = c.retransmissions;
+                summary.retransmit_ratio = c.retransmissions as f64 / c.segments_sent.max(1) as f64;
+                summary.rto_count = c.timeouts;
+                summary.fast_retransmits = c.fast_retransmits;
+                if self.started && outstanding && self.finished.is_none() {
+                    self.count_gap(now.since(self.progress));
+                }
+            }
+            Ends::Udp(source, sink) => {
+                summary.delivered_bytes = sink.bytes();
+                summary.segments_sent = source.sent();
+                summary.completed = source.wake_at().is_none();
+            }
+        }
+        if seconds > 0.0 {
+            summary.goodput_bps = summary.delivered_bytes as f64 * 8.0 / seconds;
+        }
+        summary.rtt = self.rtts.quantiles();
+        summary.stall_time_s = self.stall_time.as_secs_f64();
+        summary.stalls = self.stalls;
+        summary
+    }
+}

@@ -1,0 +1,272 @@
+//! One direction of a link: a queue discipline, a transmitter, and a pipe that holds what is on its way.
+
+use narrows_core::packet::Packet;
+use narrows_core::qdisc::{Backlog, DropReason, Qdisc, fifo::Fifo};
+use narrows_core::{Bytes, Datagram, Ecn, FlowId, Rate, Time};
+use narrows_lab::outcome::{Distribution, QueueSummary};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A packet under way: what it is, where it goes next, and since when it waits.
+pub struct Carried {
+    /// The packet.
+    pub datagram: Datagram,
+    /// Index into the table of ways: the next line it takes.
+    pub hop: u32,
+    /// When it entered the queue it is in, and whether it came there marked.
+    enqueued: Time,
+    marked: bool,
+}
+
+impl Carried {
+    /// A packet at the start of its way.
+    #[inline]
+    pub fn new(datagram: Datagram, hop: u32) -> Carried {
+        Carried { datagram, hop, enqueued: Time::ZERO, marked: false }
+    }
+}
+
+impl Packet for Carried {
+    #[inline]
+    fn size(&self) -> Bytes {
+        Bytes(self.datagram.size as u64)
+    }
+    #[inline]
+    fn flow(&self) -> FlowId {
+        self.datagram.flow
+    }
+    #[inline]
+    fn ecn(&self) -> Ecn {
+        self.datagram.ecn
+    }
+    #[inline]
+    fn mark_ce(&mut self) -> bool {
+        self.datagram.mark_ce()
+    }
+}
+
+/// A queue discipline; the plain FIFO is called without a detour.
+pub enum Queue {
+    /// Drop-tail. An idle line may pass a packet by it: it would be taken and given at once.
+    Fifo(Fifo<Carried>),
+    /// Any other.
+    Other(Box<dyn Qdisc<Carried>>),
+}
+
+impl Queue {
+    #[inline]
+    fn enqueue(&mut self, now: Time, p: Carried, drop: &mut dyn FnMut(Carried, DropReason)) {
+        match self {
+            Queue::Fifo(q) => q.enqueue(now, p, drop),
+            Queue::Other(q) => q.enqueue(now, p, drop),
+        }
+    }
+    #[inline]
+    fn dequeue(&mut self, now: Time, drop: &mut dyn FnMut(Carried, DropReason)) -> Option<Carried> {
+        match self {
+            Queue::Fifo(q) => q.dequeue(now, drop),
+            Queue::Other(q) => q.dequeue(now, drop),
+        }
+    }
+    #[inline]
+    fn ready_at(&self) -> Option<Time> {
+        match self {
+            Queue::Fifo(q) => q.ready_at(),
+            Queue::Other(q) => q.ready_at(),
+        }
+    }
+    #[inline]
+    pub fn backlog(&self) -> Backlog {
+        match self {
+            Queue::Fifo(q) => q.backlog(),
+            Queue::Other(q) => q.backlog(),
+        }
+    }
+}
+
+/// What the line wants of the agenda after a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wish {
+    /// Call [`Line::ready`] at this instant.
+    pub ready: Option<Time>,
+    /// Call [`Line::arrive`] at this instant: the pipe was empty before.
+    pub arrival: Option<Time>,
+}
+
+/// One direction of a link.
+pub struct Line {
+    rate: Rate,
+    delay: Duration,
+    mtu: u32,
+    pub queue: Queue,
+    /// The remainder of the last transmission's division: see [`Rate::transmit`].
+    carry: u64,
+    busy_until: Time,
+    /// Whether [`Line::ready`] is on the agenda.
+    awaited: bool,
+    pipe: VecDeque<(Time, Carried)>,
+    arrived: u64,
+    departed: u64,
+    departed_bytes: u64,
+    marked: u64,
+    drops: [u64; DropReason::ALL.len()],
+    /// Packets that did not wait at all.
+    unhindered: u64,
+    waits: Distribution,
+    backlog_max: u64,
+    /// Bits the line could have carried up to `counted_from`, before its rate last changed.
+    capacity: f64,
+    counted_from: Time,
+}
+
+impl Line {
+    /// An idle line.
+    pub fn new(rate: Rate, delay: Duration, mtu: Bytes, queue: Queue) -> Line {
+        Line {
+            rate,
+            delay,
+            mtu: mtu.0.min(u32::MAX as u64) as u32,
+            queue,
+            carry: 0,
+            busy_until: Time::ZERO,
+            awaited: false,
+            pipe: VecDeque::new(),
+            arrived: 0,
+            departed: 0,
+            departed_bytes: 0,
+            marked: 0,
+            drops: [0; DropReason::ALL.len()],
+            unhindered: 0,
+            waits: Distribution::default(),
+            backlog_max: 0,
+            capacity: 0.0,
+            counted_from: Time::ZERO,
+        }
+    }
+
+    /// A packet comes to the line. `leaves` sees it if it begins to leave at once; `drop` takes what is dropped.
+    #[inline]
+    pub fn offer(
+        &mut self, now: Time, mut packet: Carried, leaves: &mut dyn FnMut(&Datagram),
+        drop: &mut dyn FnMut(Carried, DropReason),
+    ) -> Wish {
+        self.arrived += 1;
+        if packet.datagram.size > self.mtu {
+            self.drops[DropReason::TooLarge as usize] += 1;
+            drop(packet, DropReason::TooLarge);
+            return Wish::default();
+        }
+        if now >= self.busy_until && !self.awaited && matches!(&self.queue, Queue::Fifo(_)) {
+            self.unhindered += 1;
+            leaves(&packet.datagram);
+            return Wish { ready: None, arrival: self.send(now, packet) };
+        }
+        (packet.enqueued, packet.marked) = (now, packet.datagram.ecn == Ecn::Ce);
+        let drops = &mut self.drops;
+        self.queue.enqueue(now, packet, &mut |p, reason| {
+            drops[reason as usize] += 1;
+            drop(p, reason);
+        });
+        self.backlog_max = self.backlog_max.max(self.queue.backlog().bytes.0);
+        if self.awaited {
+            return Wish::default();
+        }
+        if now >= self.busy_until {
+            return self.ready(now, leaves, drop);
+        }
+        self.awaited = true;
+        Wish { ready: Some(self.busy_until), arrival: None }
+    }
+
+    /// The transmitter may be free and a packet ready to leave.
+    #[inline]
+    pub fn ready(
+        &mut self, now: Time, leaves: &mut dyn FnMut(&Datagram), drop: &mut dyn FnMut(Carried, DropReason),
+    ) -> Wish {
+        self.awaited = false;
+        let drops = &mut self.drops;
+        let next = self.queue.dequeue(now, &mut |p, reason| {
+            drops[reason as usize] += 1;
+            drop(p, reason);
+        });
+        let mut wish = Wish::default();
+        if let Some(packet) = next {
+            if packet.enqueued == now { self.unhindered += 1 } else { self.waits.record(now.since(packet.enqueued)) }
+            self.marked += (packet.datagram.ecn == Ecn::Ce && !packet.marked) as u64;
+            leaves(&packet.datagram);
+            wish.arrival = self.send(now, packet);
+        }
+        if let Some(at) = self.queue.ready_at() {
+            let at = at.max(self.busy_until);
+            // A discipline that is not ready when it said it would be is asked again, but time must go on.
+            wish.ready = Some(if at > now { at } else { now + Duration::from_nanos(1) });
+            self.awaited = true;
+        }
+        wish
+    }
+
+    /// Begins to transmit. Returns the arrival at the far end if nothing else is on its way.
+    #[inline]
+    fn send(&mut self, now: Time, packet: Carried) -> Option<Time> {
+        if now > self.busy_until {
+            self.carry = 0; // the line was idle: nothing to make up for
+        }
+        let size = packet.datagram.size;
+        self.departed += 1;
+        self.departed_bytes += size as u64;
+        self.busy_until = now + Duration::from_nanos(self.rate.transmit(size, &mut self.carry));
+        let mut arrival = self.busy_until + self.delay;
+        let first = match self.pipe.back() {
+            // After the delay has become shorter, packets still keep their order.
+            Some((before, _)) => {
+                arrival = arrival.max(*before);
+                None
+            }
+            None => Some(arrival),
+        };
+        self.pipe.push_back((arrival, packet));
+        first
+    }
+
+    /// The first packet in the pipe arrives; and when the next one will.
+    #[inline]
+    pub fn arrive(&mut self) -> (Carried, Option<Time>) {
+        let (_, packet) = self.pipe.pop_front().expect("an arrival is scheduled only for a packet in the pipe");
+        (packet, self.pipe.front().map(|(at, _)| *at))
+    }
+
+    /// Rate or delay change from now on.
+    pub fn change(&mut self, now: Time, rate: Option<Rate>, delay: Option<Duration>) {
+        self.count_capacity(now);
+        self.rate = rate.unwrap_or(self.rate);
+        self.delay = delay.unwrap_or(self.delay);
+    }
+
+    fn count_capacity(&mut self, now: Time) {
+        self.capacity += self.rate.0 as f64 * now.since(self.counted_from).as_secs_f64();
+        self.counted_from = now;
+    }
+
+    /// The line in numbers, at the end of a run.
+    pub fn summary(&mut self, name: String, now: Time) -> QueueSummary {
+        self.count_capacity(now);
+        self.waits.record_zeros(self.unhindered);
+        QueueSummary {
+            name,
+            arrived: self.arrived,
+            departed: self.departed,
+            departed_bytes: self.departed_bytes,
+            drops: self.drops.iter().sum(),
+            drops_by_reason: DropReason::ALL
+                .iter()
+                .zip(self.drops)
+                .filter(|(_, n)| *n > 0)
+                .map(|(reason, n)| (reason.name().to_string(), n))
+                .collect(),
+            marks: self.marked,
+            utilisation: if self.capacity > 0.0 { self.departed_bytes as f64 * 8.0 / self.capacity } else { 0.0 },
+            delay: self.waits.quantiles(),
+            backlog_max_bytes: self.backlog_max,
+        }
+    }
+}

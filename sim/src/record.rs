@@ -1,0 +1,181 @@
+//! What is written down of one flow over time, if the scenario asks for it.
+
+use narrows_core::Time;
+use narrows_core::transport::tcp::{Counters, Tcp};
+use narrows_core::wire::tcp::Segment;
+use narrows_lab::outcome::{Event, EventKind, Series};
+use std::time::Duration;
+
+/// Events kept per flow; more are counted.
+pub const EVENTS: usize = 50_000;
+
+/// Bytes per interval, as a rate.
+struct Bins {
+    interval: Duration,
+    end: Time,
+    bytes: u64,
+    series: Series,
+}
+
+impl Bins {
+    fn new(name: &str, quantity: &str, interval: Duration) -> Bins {
+        Bins { interval, end: Time::ZERO + interval, bytes: 0, series: Series::new(name, quantity, "bit/s") }
+    }
+
+    fn add(&mut self, now: Time, bytes: u64) {
+        while now >= self.end {
+            // The bin's value stands at its middle.
+            let rate = self.bytes as f64 * 8.0 / self.interval.as_secs_f64();
+            self.series.push(self.end - self.interval / 2, rate);
+            self.bytes = 0;
+            self.end += self.interval;
+        }
+        self.bytes += bytes;
+    }
+}
+
+/// Series and events of one flow's source.
+pub struct Recorder {
+    flow: String,
+    seq_sent: Series,
+    ack_received: Series,
+    in_flight: Series,
+    rates: [Bins; 2],
+    /// What the controller shows, by name, with the last value: only changes are kept.
+    shown: Vec<(&'static str, f64, Series)>,
+    /// Sequence number of stream offset 0, from the first segment sent (the SYN is one before it).
+    first: Option<narrows_core::wire::tcp::Seq>,
+    max: u64,
+    una: u64,
+    counters: Counters,
+    established: bool,
+    pub events: Vec<Event>,
+    pub omitted: u64,
+}
+
+/// The unit of what a controller's `inspect` shows.
+fn unit_of(quantity: &str) -> &'static str {
+    match quantity {
+        "t_msrd_th" | "bandwidth" => "bit/s",
+        "t_minrtt" | "min_rtt" => "s",
+        "mode" => "",
+        _ => "B",
+    }
+}
+
+impl Recorder {
+    /// Nothing recorded yet; rates are averaged over `interval`.
+    pub fn new(flow: &str, interval: Duration) -> Recorder {
+        let series = |quantity, unit| Series::new(flow, quantity, unit);
+        Recorder {
+            flow: flow.to_string(),
+            seq_sent: series("seq_sent", "B"),
+            ack_received: series("ack_received", "B"),
+            in_flight: series("in_flight", "B"),
+            rates: [Bins::new(flow, "send_rate", interval), Bins::new(flow, "ack_rate", interval)],
+            shown: Vec::new(),
+            first: None,
+            max: 0,
+            una: 0,
+            counters: Counters::default(),
+            established: false,
+            events: Vec::new(),
+            omitted: 0,
+        }
+    }
+
+    /// Notes an event.
+    pub fn event(&mut self, now: Time, kind: EventKind, value: f64, detail: String) {
+        if self.events.len() == EVENTS {
+            self.omitted += 1;
+            return;
+        }
+        self.events.push(Event { time_s: now.as_secs_f64(), flow: self.flow.clone(), kind, value, detail });
+    }
+
+    /// The stream offset of a segment's first byte.
+    pub fn offset(&self, segment: &Segment) -> f64 {
+        let Some(first) = self.first else { return 0.0 };
+        // Within half the number space of what was sent last.
+        let expected = first.plus(self.max as u32);
+        (self.max as i64 + segment.seq.ahead_of(expected) as i64) as f64
+    }
+
+    /// The source sends a segment.
+    pub fn sent(&mut self, now: Time, segment: &Segment) {
+        if self.first.is_none() {
+            self.first = Some(segment.seq.plus(1));
+            return;
+        }
+        let len = segment.payload.0 as u64;
+        if len == 0 {
+            return;
+        }
+        let at = self.offset(segment);
+        self.seq_sent.push(now, at + len as f64);
+        self.rates[0].add(now, len);
+        if (at as u64) < self.max {
+            self.event(now, EventKind::Retransmission, at, String::new());
+        }
+        self.max = self.max.max(at as u64 + len);
+    }
+
+    /// Something has happened at the source: notes what has changed.
+    pub fn look(&mut self, now: Time, source: &Tcp) {
+        use narrows_core::transport::tcp::State;
+        if !self.established {
+            if matches!(source.state(), State::SynSent | State::Listen | State::SynReceived) {
+                return;
+            }
+            self.established = true;
+            self.event(now, EventKind::Established, 0.0, String::new());
+        }
+        let (before, after) = (self.counters, *source.counters());
+        self.counters = after;
+        let una = source.una();
+        if after.duplicate_acks > before.duplicate_acks {
+            self.event(now, EventKind::DuplicateAck, una as f64, String::new());
+            self.ack_received.push(now, una as f64);
+        }
+        if after.fast_retransmits > before.fast_retransmits {
+            self.event(now, EventKind::FastRetransmit, una as f64, String::new());
+        }
+        if after.timeouts > before.timeouts {
+            self.event(now, EventKind::Timeout, una as f64, String::new());
+        }
+        if una > self.una || self.una == 0 {
+            self.ack_received.push(now, una as f64);
+            self.rates[1].add(now, una - self.una);
+            self.una = una;
+        }
+        self.in_flight.push(now, source.in_flight() as f64);
+        let (flow, shown) = (&self.flow, &mut self.shown);
+        source.controller().inspect(&mut |name, value| {
+            let i = shown.iter().position(|(n, ..)| *n == name).unwrap_or_else(|| {
+                shown.push((name, f64::NAN, Series::new(flow, name, unit_of(name))));
+                shown.len() - 1
+            });
+            let (_, last, series) = &mut shown[i];
+            if value != *last {
+                *last = value;
+                series.push(now, value);
+            }
+        });
+    }
+
+    /// The flow ends: hands out what was recorded.
+    pub fn finish(mut self, now: Time) -> (Vec<Series>, Vec<Event>, u64) {
+        for bins in &mut self.rates {
+            bins.add(now, 0);
+        }
+        // The last value holds until the end.
+        for (_, last, series) in &mut self.shown {
+            series.push(now, *last);
+        }
+        let [send, ack] = self.rates;
+        let mut all = vec![self.seq_sent, self.ack_received, self.in_flight, send.series, ack.series];
+        all.extend(self.shown.into_iter().map(|(.., series)| series));
+        all.iter_mut().for_each(Series::finish);
+        (all, self.events, self.omitted)
+    }
+}
