@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use narrows_lab::Outcome;
 use narrows_lab::file::Document;
 use narrows_report::output;
-use narrows_report::page::Page;
+use narrows_report::page::{Page, Run};
 use narrows_report::table::Table;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub fn run(args: Args) -> Result<ExitCode, Stop> {
         all.extend(jobs(&document, &args.set, args.seeds.clone())?);
     }
     if let Some(folder) = &args.output {
-        output::create_folder(folder).map_err(|e| unwritable(folder, e))?;
+        std::fs::create_dir_all(folder).map_err(|e| unwritable(folder, e))?;
         for job in &mut all {
             (job.scenario.record.flows, job.scenario.record.queues) = (true, true);
         }
@@ -103,8 +103,15 @@ fn write(folder: &Path, outcomes: &[Outcome]) -> Result<(), Stop> {
     }
     let figures = narrows_report::default_figures(outcomes);
     write_figures(folder, &figures)?;
-    let title = outcomes.first().map_or_else(String::new, |o| o.name.clone());
-    let page = Page::of_runs(&title, &repeat(), outcomes, figures);
+    let names: std::collections::BTreeSet<&str> = outcomes.iter().map(|o| o.name.as_str()).collect();
+    let page = Page {
+        title: names.into_iter().collect::<Vec<_>>().join(", "),
+        command: repeat(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        figures,
+        runs: outcomes.iter().map(Run::of).collect(),
+        ..Page::default()
+    };
     let index = folder.join("index.html");
     output::write(&index, page.render().as_bytes()).map_err(failed(&index))?;
     Ok(())

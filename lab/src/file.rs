@@ -117,7 +117,8 @@ impl Document {
         }
     }
 
-    /// This document with `key` set to `value`: TOML, or a text without its quotes (`30ms`). The result is not yet checked.
+    /// This document with `key` set to `value`: TOML, or a text without its quotes (`30ms`). A key that `[sweep]` varies is
+    /// then fixed. The result is not yet checked.
     pub fn with(&self, key: &str, value: &str) -> Result<Document, Error> {
         self.edited(|document| edit::set(document, key, value)).map_err(|r| r.within(&self.name, &self.text))
     }

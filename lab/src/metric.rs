@@ -235,11 +235,18 @@ pub const REGISTRY: &[Metric] = &[
             Ok(goodput * rtt_min / (8.0 * r.flow_window()?))
         }
     ),
-    metric!("sum_goodput", RATE, Flows, "goodputs of all flows whose name begins so, added", |r| Ok(r
-        .flows()?
-        .iter()
-        .map(|f| f.goodput_bps)
-        .sum())),
+    metric!(
+        "sum_goodput",
+        RATE,
+        Flows,
+        "application bytes of all flows whose name begins so, over the first start to the last end",
+        |r| {
+            let flows = r.flows()?;
+            let start = flows.iter().map(|f| f.started_at_s).fold(f64::INFINITY, f64::min);
+            let end = flows.iter().map(|f| f.finished_at_s).fold(0.0, f64::max);
+            Ok(flows.iter().map(|f| f.delivered_bytes as f64).sum::<f64>() * 8.0 / (end - start))
+        }
+    ),
     metric!(
         "jain",
         ONE,
@@ -391,10 +398,16 @@ impl<'a> Run<'a> {
         from.is_none_or(|from| t >= from) && until.is_none_or(|until| t <= until)
     }
 
-    /// The series' points within the window; at least one.
+    /// The series within the window, at least one point. A value holds until the next, so the window begins with the one it
+    /// finds.
     fn points(&self, default: &str) -> Measured<Vec<(f64, f64)>> {
         let series = self.series(default)?;
-        let points: Vec<_> = series.points.iter().copied().filter(|p| self.in_window(p.0)).collect();
+        let found = self.ask.window.0.and_then(|from| {
+            let last = series.points.iter().rfind(|p| p.0 <= from)?;
+            (last.0 < from).then_some((from, last.1))
+        });
+        let within = series.points.iter().copied().filter(|p| self.in_window(p.0));
+        let points: Vec<_> = found.into_iter().chain(within).collect();
         if points.is_empty() {
             return Err(Undefined(format!("series {} has no value within the window", series.quantity)));
         }

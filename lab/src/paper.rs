@@ -210,11 +210,16 @@ mod tests {
     }
 
     #[test]
-    fn every_paper_of_this_repository_is_found_and_asks_only_for_what_it_has() {
+    fn every_paper_of_this_repository_is_found_asks_only_for_what_it_has_and_can_run() {
         let papers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../papers");
         for paper in all(&papers).map_err(miette::Report::new).unwrap() {
             let again = find(&papers, &paper.claims.paper.short).map_err(miette::Report::new).unwrap();
             assert_eq!(again.folder, paper.folder);
+            for point in
+                paper.scenarios.values().flat_map(|d| d.points().map_err(miette::Report::new).unwrap())
+            {
+                point.scenario().map_err(miette::Report::new).unwrap();
+            }
             let prefix = format!("{}.", paper.claims.paper.short);
             assert!(
                 paper.claims.claims.iter().all(|c| c.id.starts_with(&prefix)),

@@ -30,6 +30,8 @@ pub trait Quantity: Sized {
     const NOUN: &'static str;
     /// A unit for examples: `Mbit/s`.
     const UNIT: &'static str;
+    /// Another one: a bare number is as often meant in this.
+    const OTHER: &'static str;
     /// A regular expression that every accepted text matches, for editors.
     const PATTERN: &'static str;
     /// Reads it from text.
@@ -39,10 +41,8 @@ pub trait Quantity: Sized {
     /// What to say of a bare number.
     fn unitless(number: &str) -> Misread {
         let example = if number.starts_with('-') { "10" } else { number };
-        Misread::new(
-            format!("{number} has no unit, and {} needs one", Self::NOUN),
-            format!("write for example \"{example}{}\"", Self::UNIT),
-        )
+        let advice = format!("write for example \"{example}{}\" or \"{example}{}\"", Self::UNIT, Self::OTHER);
+        Misread::new(format!("{number} has no unit, and {} needs one", Self::NOUN), advice)
     }
 }
 
@@ -129,6 +129,7 @@ const AMBIGUOUS: &[(&str, &str)] = &[
 impl Quantity for Rate {
     const NOUN: &'static str = "a rate";
     const UNIT: &'static str = "Mbit/s";
+    const OTHER: &'static str = "kbit/s";
     const PATTERN: &'static str = r"^\s*\d+(\.\d+)?\s*([kKmMgGtT]?bit(/s)?|[MGT]bps|([kMG]|[KMG]i)?B/s)\s*$";
     fn read(text: &str) -> Result<Rate, Misread> {
         read::<Rate>(text, RATES, "bit/s").map(Rate)
@@ -141,6 +142,7 @@ impl Quantity for Rate {
 impl Quantity for Duration {
     const NOUN: &'static str = "a time";
     const UNIT: &'static str = "ms";
+    const OTHER: &'static str = "s";
     const PATTERN: &'static str = r"^\s*\d+(\.\d+)?\s*(ns|us|µs|μs|ms|s|min|h)\s*$";
     fn read(text: &str) -> Result<Duration, Misread> {
         read::<Duration>(text, TIMES, "nanoseconds").map(Duration::from_nanos)
@@ -156,6 +158,7 @@ impl Quantity for Duration {
 impl Quantity for Bytes {
     const NOUN: &'static str = "an amount of data";
     const UNIT: &'static str = "kB";
+    const OTHER: &'static str = "B";
     const PATTERN: &'static str = r"^\s*\d+(\.\d+)?\s*([kMGT]|[KMGT]i)?B\s*$";
     fn read(text: &str) -> Result<Bytes, Misread> {
         read::<Bytes>(text, SIZES, "bytes").map(Bytes)
@@ -179,6 +182,7 @@ pub enum Amount {
 impl Quantity for Amount {
     const NOUN: &'static str = "a buffer";
     const UNIT: &'static str = "kB";
+    const OTHER: &'static str = "B";
     const PATTERN: &'static str = r"^\s*\d+(\.\d+)?\s*(([kMGT]|[KMGT]i)?B|p|BDP)\s*$";
     fn read(text: &str) -> Result<Amount, Misread> {
         let trimmed = text.trim();

@@ -11,7 +11,7 @@
 //! All combinations are run, in the order of the file, the last key varying fastest. A range includes its end if a step lands
 //! on it; with `count` it always does.
 
-use crate::file::text::{At, Setting};
+use crate::file::text::{At, Entry, Setting};
 use crate::file::{Document, Error, Refusal};
 use crate::quantity::{Amount, Misread, Quantity};
 use crate::scenario::Scenario;
@@ -83,29 +83,29 @@ pub(crate) fn axes(sweep: &At<Setting>) -> Result<Vec<Axis>, Refusal> {
         return Err(Refusal::new("a sweep is a table of keys", EXAMPLE).at(&sweep.span));
     };
     let mut axes = Vec::new();
+    let mut total = 1;
+    let mut add = |axis: Axis| {
+        total *= axis.len(); // at most the square of the limit
+        axes.push(axis);
+        let refusal = || too_many(format!("this sweep has at least {total} points")).at(&sweep.span);
+        if total <= MOST_POINTS { Ok(()) } else { Err(refusal()) }
+    };
     for (key, values) in entries {
         match (key.as_str(), &values.value) {
             ("together", Setting::List(groups)) => {
-                for group in groups {
-                    axes.push(together(group)?);
-                }
+                groups.iter().try_for_each(|group| add(together(group)?))?
             }
             ("together", _) => {
                 return Err(
                     Refusal::new("`together` is a list of tables", "write [[sweep.together]]").at(&key.span)
                 );
             }
-            _ => flatten(key.clone(), values, &mut |key, values| {
-                axes.push(Axis(vec![(key, spread(values)?)]));
-                Ok(())
-            })?,
+            _ => {
+                for (key, values) in flatten(key.clone(), values) {
+                    add(Axis(vec![(key, spread(values)?)]))?;
+                }
+            }
         }
-    }
-    let total = axes.iter().try_fold(1usize, |n, axis| n.checked_mul(axis.len()));
-    if total.is_none_or(|n| n > MOST_POINTS) {
-        let message =
-            format!("this sweep has {} points", total.map_or("countless".into(), |n| n.to_string()));
-        return Err(too_many(message).at(&sweep.span));
     }
     Ok(axes)
 }
@@ -122,42 +122,39 @@ fn together(group: &At<Setting>) -> Result<Axis, Refusal> {
             .at(&group.span));
     };
     let mut axis = Axis(Vec::new());
-    for (key, values) in entries {
-        flatten(key.clone(), values, &mut |key, values| {
-            let spread = spread(values)?;
-            if !axis.0.is_empty() && spread.len() != axis.len() {
-                let first = &axis.0[0].0.value;
-                let message =
-                    format!("{} has {} values, but {first} has {}", key.value, spread.len(), axis.len());
-                return Err(
-                    Refusal::new(message, "keys that advance together need equally many").at(&values.span)
-                );
-            }
-            axis.0.push((key, spread));
-            Ok(())
-        })?;
+    for (key, values) in entries.iter().flat_map(|(key, values)| flatten(key.clone(), values)) {
+        let spread = spread(values)?;
+        if let Some((first, _)) = axis.0.first().filter(|_| spread.len() != axis.len()) {
+            let message =
+                format!("{} has {} values, but {} has {}", key.value, spread.len(), first.value, axis.len());
+            return Err(
+                Refusal::new(message, "keys that advance together need equally many").at(&values.span)
+            );
+        }
+        axis.0.push((key, spread));
+        if axis.0.len() * axis.len() > MOST_POINTS {
+            return Err(too_many("these keys have too many values".into()).at(&group.span));
+        }
     }
     Ok(axis)
 }
 
-/// Takes a key's values to `each`; a key written without quotes (`flow.bulk.window = ...`) arrives as nested tables.
-fn flatten(
-    key: At<String>,
-    values: &At<Setting>,
-    each: &mut dyn FnMut(At<String>, &At<Setting>) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
+/// A key and its values; a key written without quotes (`flow.bulk.window = ...`) arrives as nested tables.
+fn flatten(key: At<String>, values: &At<Setting>) -> Vec<(At<String>, &At<Setting>)> {
     match &values.value {
-        Setting::Table(entries) if !is_range(entries) => entries.iter().try_for_each(|(next, values)| {
-            let key =
-                At { value: format!("{}.{}", key.value, next.value), span: key.span.start..next.span.end };
-            flatten(key, values, each)
-        }),
-        _ => each(key, values),
+        Setting::Table(entries) if !is_range(entries) => {
+            let longer = |next: &At<String>| At {
+                value: format!("{}.{}", key.value, next.value),
+                span: key.span.start..next.span.end,
+            };
+            entries.iter().flat_map(|(next, values)| flatten(longer(next), values)).collect()
+        }
+        _ => vec![(key, values)],
     }
 }
 
 /// A range's `from` is a single value; a flow's swept `from` is a list.
-fn is_range(entries: &[(At<String>, At<Setting>)]) -> bool {
+fn is_range(entries: &[Entry]) -> bool {
     let single = |s: &Setting| !matches!(s, Setting::List(_) | Setting::Table(_));
     entries
         .iter()
@@ -206,7 +203,7 @@ fn toml(setting: &Setting) -> String {
     }
 }
 
-fn range(entries: &[(At<String>, At<Setting>)], span: &Range<usize>) -> Result<Vec<String>, Refusal> {
+fn range(entries: &[Entry], span: &Range<usize>) -> Result<Vec<String>, Refusal> {
     const KEYS: [&str; 5] = ["from", "to", "step", "count", "scale"];
     if let Some((key, _)) = entries.iter().find(|(key, _)| !KEYS.contains(&key.as_str())) {
         return Err(Refusal::unknown("key of a range", key, KEYS).at(&key.span));
@@ -267,6 +264,21 @@ impl Ladder<'_> {
                 other => Err(Refusal::from(Q::unitless(&toml(other))).at(&s.span)),
             }
         }
+        fn amounts<T>(
+            noun: &str,
+            example: &str,
+            pick: fn(Amount) -> Option<T>,
+        ) -> impl Fn(&At<Setting>) -> Result<T, Refusal> {
+            move |s| {
+                let read = if let Setting::Text(text) = &s.value {
+                    Amount::read(text).ok().and_then(pick)
+                } else {
+                    None
+                };
+                let advice = || format!("write for example \"{example}\"");
+                read.ok_or_else(|| Refusal::new(format!("this range counts {noun}"), advice()).at(&s.span))
+            }
+        }
         match &self.from.value {
             Setting::Text(t) if Rate::read(t).is_ok() => self.whole(of(|r: Rate| r.0), |n| Rate(n).write()),
             Setting::Text(t) if Duration::read(t).is_ok() => {
@@ -278,30 +290,12 @@ impl Ladder<'_> {
             }
             Setting::Text(t) if t.trim().ends_with('p') => {
                 let packets =
-                    |s: &At<Setting>| match &s.value {
-                        Setting::Text(text) => match Amount::read(text) {
-                            Ok(Amount::Packets(n)) => Ok(n),
-                            _ => Err(Refusal::new("this range counts packets", "write for example \"100p\"")
-                                .at(&s.span)),
-                        },
-                        _ => Err(Refusal::new("this range counts packets", "write for example \"100p\"")
-                            .at(&s.span)),
-                    };
+                    amounts("packets", "100p", |a| if let Amount::Packets(n) = a { Some(n) } else { None });
                 self.whole(packets, |n| Amount::Packets(n).write())
             }
             Setting::Text(t) if t.trim().ends_with("BDP") => {
-                let products = |s: &At<Setting>| match &s.value {
-                    Setting::Text(text) => {
-                        match Amount::read(text) {
-                            Ok(Amount::Bdp(x)) => Ok(x),
-                            _ => Err(Refusal::new("this range counts BDP", "write for example \"1.5BDP\"")
-                                .at(&s.span)),
-                        }
-                    }
-                    _ => {
-                        Err(Refusal::new("this range counts BDP", "write for example \"1.5BDP\"").at(&s.span))
-                    }
-                };
+                let products =
+                    amounts("BDP", "1.5BDP", |a| if let Amount::Bdp(x) = a { Some(x) } else { None });
                 self.fractions(products, |x| Amount::Bdp(x).write())
             }
             Setting::Text(t) => {

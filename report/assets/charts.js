@@ -58,7 +58,7 @@
       const mark = markOf(layer.style);
       if (!mark) return result;
       const marks = mark.filled ? result.fill = new Path2D() : result.stroke;
-      const r = (layer.style.kind == "points" ? 1.2 : 4) * devicePixelRatio;
+      const r = (layer.style.kind == "points" ? 1.2 : to - from > 80 ? 3 : 4) * devicePixelRatio;
       const position = i => [u.valToPos(layer.x[i], "x", true), u.valToPos(layer.y[i], layer.scale, true)];
       const seen = new Set(), { left, top, width, height } = u.bbox;
       for (const i of inView(layer, from, to, width)) {
@@ -97,34 +97,42 @@
     }
   }
 
-  function drawBands(u, bands) {
-    const { ctx, bbox: { left, top, width, height } } = u, px = devicePixelRatio;
+  // What of each band is in view, as (band, left edge, right edge), clipped to the plot.
+  function eachBand(u, bands, draw) {
+    const { ctx, bbox: { left, top, width, height } } = u;
     ctx.save();
     ctx.beginPath();
     ctx.rect(left, top, width, height);
     ctx.clip();
-    ctx.font = `${11 * px}px system-ui, sans-serif`;
     for (const band of bands) {
       const from = Math.max(left, u.valToPos(band.from, "x", true)), to = Math.min(left + width, u.valToPos(band.to, "x", true));
-      if (!(to > from)) continue;
-      ctx.fillStyle = color(band.stall ? "stall" : "band");
-      ctx.fillRect(from, top, to - from, height);
-      ctx.fillStyle = color("quiet");
-      const length = ctx.measureText(band.label).width;
-      if (length + 8 * px < to - from) {
-        ctx.textAlign = "center";
-        ctx.fillText(band.label, (from + to) / 2, top + 14 * px);
-      } else if (to - from > 14 * px && length + 12 * px < height) {
-        ctx.save();
-        ctx.translate((from + to) / 2 + 4 * px, top + 6 * px);
-        ctx.rotate(-Math.PI / 2);
-        ctx.textAlign = "right";
-        ctx.fillText(band.label, 0, 0);
-        ctx.restore();
-      }
+      if (to > from) draw(ctx, band, from, to);
     }
     ctx.restore();
   }
+
+  // Shades lie under the grid, their labels above everything.
+  const shadeBands = (u, bands) => eachBand(u, bands, (ctx, band, from, to) => {
+    ctx.fillStyle = color(band.stall ? "stall" : "band");
+    ctx.fillRect(from, u.bbox.top, to - from, u.bbox.height);
+  });
+  const labelBands = (u, bands) => eachBand(u, bands, (ctx, band, from, to) => {
+    const { top, height } = u.bbox, px = devicePixelRatio;
+    ctx.font = `${11 * px}px system-ui, sans-serif`;
+    ctx.fillStyle = color("quiet");
+    const length = ctx.measureText(band.label).width;
+    if (length + 8 * px < to - from) {
+      ctx.textAlign = "center";
+      ctx.fillText(band.label, (from + to) / 2, top + 14 * px);
+    } else if (!band.stall && to - from > 14 * px && length + 12 * px < height) {   // the legend names stalls
+      ctx.translate((from + to) / 2 + 4 * px, top + 6 * px);
+      ctx.rotate(-Math.PI / 2);
+      ctx.textAlign = "right";
+      ctx.fillText(band.label, 0, 0);
+      ctx.rotate(Math.PI / 2);
+      ctx.translate(-(from + to) / 2 - 4 * px, -top - 6 * px);
+    }
+  });
 
   // The point of a layer that the cursor means: on a line the one nearest in time (on steps the one that still holds); of
   // single marks the nearest one, if it is near.
@@ -179,10 +187,9 @@
   function chart(element) {
     const figure = JSON.parse(element.querySelector("script").textContent);
     const plot = element.querySelector(".plot"), tools = element.querySelector(".tools");
-    let lines = 0;
     const layers = figure.layers.map(l => ({
-      ...l, x: decode(l.x), y: decode(l.y), scale: l.right ? "right" : "y", shown: true,
-      dash: ["line", "step"].includes(l.style.kind) ? DASHES[lines++ % DASHES.length] : [],
+      ...l, x: decode(l.x), y: decode(l.y), low: l.low && decode(l.low), high: l.high && decode(l.high),
+      scale: l.right ? "right" : "y", dash: DASHES[l.dash % DASHES.length], shown: true,
     }));
 
     // What is in view; y ranges follow x unless a box was drawn.
@@ -222,7 +229,22 @@
       width >= max - min ? show({ ...whole }) : zoomTo(log ? next.map(Math.exp) : next);
     }
 
+    // uPlot counts decades from wherever the axis begins; these begin at powers of ten, and name 1, 2, 5 where there is room.
+    const decades = {
+      splits: (u, index, min, max) => {
+        const all = [];
+        for (let power = Math.floor(Math.log10(min)); power <= Math.log10(max); power++)
+          for (let m = 1; m < 10; m++) all.push(+(m * 10 ** power).toPrecision(3));
+        return all.filter(v => v >= min && v <= max);
+      },
+      filter: (u, splits) => {
+        const reach = splits.at(-1) / splits[0], named = reach > 300 ? [1] : reach > 8 ? [1, 2, 5] : [1, 2, 3, 4, 5, 6, 7, 8, 9];
+        return splits.map(v => named.includes(Math.round(v / 10 ** Math.floor(Math.log10(v) + 1e-9))) ? v : null);
+      },
+      values: (u, values) => values.map(v => v == null ? "" : format.format(v)),
+    };
     const axis = (scale, side, source) => ({
+      ...(source.log && decades),
       scale, side, label: source.label, labelSize: 22, size: scale == "x" ? 34 : 62, gap: 4,
       font: "12px system-ui, sans-serif", labelFont: "13px system-ui, sans-serif",
       stroke: () => color("text"),
@@ -247,7 +269,8 @@
         bind: { dblclick: () => () => show({ ...whole }) },
       },
       hooks: {
-        drawClear: [u => drawBands(u, figure.bands)],
+        drawClear: [u => shadeBands(u, figure.bands)],
+        draw: [u => labelBands(u, figure.bands)],
         setCursor: [u => hover(u)],
         setSelect: [u => {
           const { left, top, width, height } = u.select;
@@ -274,8 +297,12 @@
 
     const legend = document.createElement("div");
     legend.className = "legend";
-    const at = legend.appendChild(document.createElement("span"));
-    at.className = "at";
+    const note = content => {
+      const span = legend.appendChild(document.createElement("span"));
+      span.className = "at";
+      span.innerHTML = content;
+      return span;
+    };
     const values = layers.map((l, i) => {
       const b = legend.appendChild(document.createElement("button"));
       b.type = "button";
@@ -290,11 +317,8 @@
       };
       return b.appendChild(document.createElement("output"));
     });
-    if (figure.bands.some(b => b.stall)) {
-      const stall = legend.appendChild(document.createElement("span"));
-      stall.className = "at";
-      stall.innerHTML = `<svg width="26" height="14" aria-hidden="true"><rect width="26" height="14" fill="var(--stall)"/></svg>stall`;
-    }
+    if (figure.bands.some(b => b.stall)) note(`<svg width="26" height="14" aria-hidden="true"><rect width="26" height="14" fill="var(--stall)"/></svg>stall`);
+    const at = note("");
     plot.before(legend);
     function hover(u) {
       const inside = u.cursor.left >= 0;

@@ -262,6 +262,21 @@ impl Axis {
 }
 
 impl Figure {
+    /// Per layer which dash its line has: 0 is solid. Those of the right axis begin with dashes, so that a figure with one line
+    /// per axis tells them apart.
+    pub fn dashes(&self) -> Vec<usize> {
+        let mut next = [0, 1];
+        let dash = |layer: &Layer| match layer.style {
+            Style::Line | Style::Step => {
+                let next = &mut next[usize::from(layer.right_axis)];
+                *next += 1;
+                *next - 1
+            }
+            _ => 0,
+        };
+        self.layers.iter().map(dash).collect()
+    }
+
     /// From where to where the x axis reaches. Without a given range, exactly as far as the data (times begin at an edge).
     pub fn x_span(&self) -> (f64, f64) {
         if self.x.range.is_some()

@@ -10,6 +10,7 @@ pub mod figure;
 mod format;
 pub mod output;
 pub mod page;
+pub mod pcapng;
 pub mod plan;
 #[cfg(test)]
 mod specimen;

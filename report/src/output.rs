@@ -16,29 +16,68 @@ pub fn write_with<E: Into<io::Error>>(
     path: impl AsRef<Path>,
     fill: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
 ) -> io::Result<()> {
-    let path = path.as_ref();
-    place(path, fill).map_err(|e| io::Error::new(e.kind(), format!("cannot write {}: {e}", path.display())))
+    let mut file = Pending::create(path)?;
+    fill(&mut file.out).map_err(|e| unwritable(&file.path, e.into()))?;
+    file.finish()
 }
 
-fn place<E: Into<io::Error>>(
-    path: &Path,
-    fill: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
-) -> io::Result<()> {
-    // A device or a pipe (`/dev/stdout`) is written, not replaced.
-    if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
-        let mut out = BufWriter::new(OpenOptions::new().write(true).open(path)?);
-        fill(&mut out).map_err(Into::into)?;
-        return out.flush();
+/// A file under way, for content that comes in pieces: it appears at its path with [`Pending::finish`], or, dropped before, not
+/// at all. Every error names the path.
+pub struct Pending {
+    out: BufWriter<File>,
+    path: PathBuf,
+    /// `None` for a device or a pipe (`/dev/stdout`), which is written, not replaced.
+    temporary: Option<Temporary>,
+}
+
+impl Pending {
+    /// Starts the file for `path`, creating its folder if need be.
+    pub fn create(path: impl AsRef<Path>) -> io::Result<Pending> {
+        let path = path.as_ref();
+        Pending::open(path).map_err(|e| unwritable(path, e))
     }
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder)?;
+
+    fn open(path: &Path) -> io::Result<Pending> {
+        let there = fs::metadata(path);
+        if there.as_ref().is_ok_and(fs::Metadata::is_dir) {
+            return Err(io::ErrorKind::IsADirectory.into()); // now, not at the rename after an hour's run
+        }
+        let (target, temporary) = if there.is_ok_and(|there| !there.is_file()) {
+            (OpenOptions::new().write(true).open(path)?, None)
+        } else {
+            if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+                fs::create_dir_all(folder)?;
+            }
+            let temporary = beside(path)?;
+            (OpenOptions::new().write(true).create_new(true).open(&temporary)?, Some(Temporary(temporary)))
+        };
+        Ok(Pending { out: BufWriter::new(target), path: path.to_owned(), temporary })
     }
-    let temporary = Temporary(beside(path)?);
-    let mut out = BufWriter::new(OpenOptions::new().write(true).create_new(true).open(&temporary.0)?);
-    fill(&mut out).map_err(Into::into)?;
-    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.sync_all()?;
-    fs::rename(&temporary.0, path)
+
+    /// Completes the file and puts it in its place.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.place().map_err(|e| unwritable(&self.path, e))
+    }
+
+    fn place(&mut self) -> io::Result<()> {
+        self.out.flush()?;
+        let Some(Temporary(temporary)) = &self.temporary else { return Ok(()) };
+        self.out.get_ref().sync_all()?;
+        fs::rename(temporary, &self.path)
+    }
+}
+
+impl Write for Pending {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes).map_err(|e| unwritable(&self.path, e))
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush().map_err(|e| unwritable(&self.path, e))
+    }
+}
+
+fn unwritable(path: &Path, e: io::Error) -> io::Error {
+    io::Error::new(e.kind(), format!("cannot write {}: {e}", path.display()))
 }
 
 /// `.name.PID.partial`, in the same folder: a rename is atomic only within one file system.

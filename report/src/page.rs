@@ -7,12 +7,14 @@
 use crate::figure::{Axis, Band, Figure, Layer, RunKey, Shown};
 use crate::format::{bytes, count, rate, share, time};
 use crate::svg;
-use minijinja::Environment;
+use minijinja::value::Serde;
+use minijinja::{Environment, Output, State};
 use narrows_lab::Outcome;
 use narrows_lab::outcome::{FlowSummary, QueueSummary};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 
 /// A report.
 #[derive(Clone, Debug, Default)]
@@ -127,6 +129,7 @@ const UPLOT_LICENSE: &str = include_str!("../assets/uplot/LICENSE");
 
 fn templates() -> Environment<'static> {
     let mut templates = Environment::new();
+    templates.set_formatter(escaped);
     for (name, source) in [
         ("page.html", include_str!("../assets/page.html")),
         ("index.html", include_str!("../assets/index.html")),
@@ -136,10 +139,29 @@ fn templates() -> Environment<'static> {
     templates
 }
 
+/// Text becomes HTML. minijinja's own escape also takes the slash, which would hide `Mbit/s` from whoever searches the file.
+fn escaped(out: &mut Output, _: &mut State, value: &minijinja::Value) -> Result<(), minijinja::Error> {
+    let text = value.to_string();
+    if value.is_safe() {
+        return Ok(out.write_str(&text)?);
+    }
+    for c in text.chars() {
+        match c {
+            '&' => out.write_str("&amp;")?,
+            '<' => out.write_str("&lt;")?,
+            '>' => out.write_str("&gt;")?,
+            '"' => out.write_str("&quot;")?,
+            '\'' => out.write_str("&#39;")?,
+            other => out.write_char(other)?,
+        }
+    }
+    Ok(())
+}
+
 fn fill(template: &str, content: Value) -> String {
     let templates = templates();
     let template = templates.get_template(template).expect("named in templates()");
-    template.render(minijinja::Value::from_serialize(content)).expect("the templates are part of the program, and tested")
+    template.render(Serde(content)).expect("the templates are part of the program, and tested")
 }
 
 impl Page {
@@ -283,11 +305,11 @@ fn data(figure: &Figure) -> Value {
         "y": axis(&figure.y, y_span(false)),
         "right": figure.right.as_ref().map(|right| axis(right, y_span(true))),
         "bands": figure.bands.iter().map(|Band { from, to, label, stall }| json!({ "from": from, "to": to, "label": label, "stall": stall })).collect::<Vec<_>>(),
-        "layers": figure.layers.iter().map(layer).collect::<Vec<_>>(),
+        "layers": figure.layers.iter().zip(figure.dashes()).map(layer).collect::<Vec<_>>(),
     })
 }
 
-fn layer(layer: &Layer) -> Value {
+fn layer((layer, dash): (&Layer, usize)) -> Value {
     let spread = layer.spread.as_ref();
     let column = |of: fn(&(f64, f64)) -> f64, points: &[(f64, f64)]| {
         numbers(&points.iter().map(of).collect::<Vec<_>>())
@@ -296,6 +318,7 @@ fn layer(layer: &Layer) -> Value {
         "label": layer.label,
         "style": layer.style,
         "ink": layer.ink,
+        "dash": dash,
         "right": layer.right_axis,
         "x": column(|p| p.0, &layer.points),
         "y": column(|p| p.1, &layer.points),
@@ -382,14 +405,17 @@ fn group(name: &str, host: &str, runs: &[&Run]) -> Value {
         let hash = |run: &&Run| json!({ "seed": run.key.seed, "hash": format!("{:016x}", run.trace_hash) });
         json!({ "point": point, "scenario": runs[0].scenario, "hashes": runs.iter().map(hash).collect::<Vec<_>>() })
     };
-    let swept = points.len() > 1 || points.keys().any(|point| !point.is_empty());
-    let how_many = if points.len() == 1 { String::new() } else { format!("{} points, ", points.len()) };
+    let which = match points.keys().next() {
+        Some(point) if points.len() == 1 && point.is_empty() => String::new(),
+        Some(point) if points.len() == 1 => format!("{point}, "),
+        _ => format!("{} points, ", points.len()),
+    };
     json!({
         "name": name,
         "host": host,
         "anchor": format!("{name}-{host}"),
-        "about": format!("{how_many}{}", seeds(runs.iter().map(|r| r.key.seed))),
-        "swept": swept,
+        "about": format!("{which}{}", seeds(runs.iter().map(|r| r.key.seed))),
+        "swept": points.len() > 1,
         "flows": runs.iter().flat_map(|run| run.flows.iter().map(move |f| flow(run, f))).collect::<Vec<_>>(),
         "queues": runs.iter().flat_map(|run| run.queues.iter().filter(|q| q.arrived > 0).map(move |q| queue(run, q))).collect::<Vec<_>>(),
         "parameters": points.iter().map(parameters).collect::<Vec<_>>(),

@@ -10,11 +10,9 @@
 //! goes up in twos (3 and 4, 5 and 6, ...), which keeps 8 million flows apart. A filter for flow 7 is thus `ip.addr == 10.0.7.1`.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use narrows_core::packet::Direction;
@@ -27,42 +25,27 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::{DataLink, Endianness, PcapError};
 
+use crate::output::Pending;
+
 /// `if_tsresol`: timestamps count 10^-9 seconds.
 const NANOSECONDS: u8 = 9;
 
 /// A capture being written. It appears at its path when [`Pcapng::finish`] is called, whole; without that, nothing is left.
 pub struct Pcapng {
-    blocks: PcapNgWriter<BufWriter<File>>,
+    blocks: PcapNgWriter<Pending>,
     /// Packets so far on each interface: their IP identification, so that a retransmission is told from a copy.
     counts: Vec<u16>,
     /// The packet being written, kept for its allocation.
     bytes: Vec<u8>,
-    destination: PathBuf,
-    partial: Partial,
-}
-
-/// A file beside its destination that is removed unless it was renamed.
-struct Partial(PathBuf);
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0); // gone already if renamed
-    }
 }
 
 impl Pcapng {
-    /// Starts a capture for `path`, with one interface per name. The bytes first go to a file beside `path`.
+    /// Starts a capture for `path`, with one interface per name. Until it is finished its bytes lie in a file beside `path`.
     ///
     /// # Errors
-    /// The file cannot be created or written.
+    /// The file cannot be created or written; the error names it.
     pub fn create(path: impl AsRef<Path>, interfaces: &[String]) -> io::Result<Pcapng> {
-        let destination = path.as_ref().to_owned();
-        let mut name = destination.file_name().map_or_else(OsString::new, OsString::from);
-        name.push(format!(".{}.partial", std::process::id()));
-        let partial = destination.with_file_name(name);
-        let file = BufWriter::new(File::create(&partial)?);
-        let partial = Partial(partial);
-
+        let file = Pending::create(path)?;
         let mut blocks = PcapNgWriter::with_endianness(file, Endianness::Little).map_err(io_error)?;
         for name in interfaces {
             let options = vec![
@@ -72,7 +55,7 @@ impl Pcapng {
             let interface = InterfaceDescriptionBlock { linktype: DataLink::IPV4, snaplen: 0, options };
             blocks.write_pcapng_block(interface).map_err(io_error)?;
         }
-        Ok(Pcapng { blocks, counts: vec![0; interfaces.len()], bytes: Vec::new(), destination, partial })
+        Ok(Pcapng { blocks, counts: vec![0; interfaces.len()], bytes: Vec::new() })
     }
 
     /// Adds a packet seen at `now` on the `interface`-th of the interfaces named at the start. Wireshark expects packets in order
@@ -109,9 +92,8 @@ impl Pcapng {
     ///
     /// # Errors
     /// The last bytes cannot be written, or the file not be renamed; then the old file is untouched.
-    pub fn finish(mut self) -> io::Result<()> {
-        self.blocks.get_mut().flush()?;
-        fs::rename(&self.partial.0, &self.destination)
+    pub fn finish(self) -> io::Result<()> {
+        self.blocks.into_inner().finish()
     }
 }
 
@@ -141,6 +123,8 @@ mod tests {
     use narrows_core::wire::tcp::{Flags, Length, Options, SackBlocks, Segment, Seq, Timestamps};
     use narrows_core::wire::udp::Message;
     use pcap_file::pcapng::{Block, PcapNgReader};
+    use std::fs::{self, File};
+    use std::path::PathBuf;
     use std::process::Command;
 
     /// A directory of the test's own, removed with everything in it.
@@ -279,7 +263,7 @@ mod tests {
         assert_eq!(no_interface.to_string(), "interface 1 of a capture with 1");
         let giant = segment(Direction::Forward, 0, 0, ACK, 70_000, Options::default());
         assert_eq!(capture.packet(0, now, &giant).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert!(Pcapng::create(directory.0.join("no/such/directory"), &[]).is_err());
+        assert!(Pcapng::create(&directory.0, &[]).is_err(), "a directory is no file");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A [`Figure`] as SVG, for print and for readers without JavaScript.
 //!
 //! plotters draws the axes; layers are mapped and clipped here, since plotters lets lines run out of the plot. Its backend
-//! rounds to whole pixels, so the drawing is made [`FINE`] times too large and scaled back by the `viewBox`. What would fall
+//! rounds to whole pixels, so the drawing is made a few times too large and scaled back by the `viewBox`. What would fall
 //! on the same spot is drawn once: a file's size is bounded by the picture, not by the run.
 
 use crate::figure::{Axis, Figure, Ink, Layer, Mark, Style};
@@ -151,17 +151,8 @@ impl<'a> Plot<'a> {
         for band in &self.figure.bands {
             self.band(root, band)?;
         }
-        let mut joined = 0;
-        for layer in &self.figure.layers {
-            let dash = if matches!(layer.style, Style::Line | Style::Step) {
-                joined += 1;
-                joined - 1
-            } else {
-                0
-            };
-            self.layer(root, layer, dash)?;
-        }
-        Ok(())
+        let layers = self.figure.layers.iter().zip(self.figure.dashes());
+        layers.into_iter().try_for_each(|(layer, dash)| self.layer(root, layer, dash))
     }
 
     /// Axes and grid by plotters; notes where the plot lies.
@@ -225,7 +216,7 @@ impl<'a> Plot<'a> {
     fn band(&self, root: &Root, band: &crate::figure::Band) -> Drawn {
         let (left, right) = self.x.pixels;
         let (from, to) = (self.x.at(band.from).clamp(left, right), self.x.at(band.to).clamp(left, right));
-        if !(to - from >= 1.0) {
+        if (to - from).is_nan() || to - from < 1.0 {
             return Ok(());
         }
         let (top, bottom) = (self.y.pixels.1 as i32, self.y.pixels.0 as i32);
@@ -239,7 +230,8 @@ impl<'a> Plot<'a> {
         if room > length + 4 {
             return text(root, &band.label, (middle, top / FINE + 5), 11.0, FontStyle::Normal, center);
         }
-        if room < 14 {
+        // Stalls can be many, and the legend names them.
+        if room < 14 || band.stall {
             return Ok(());
         }
         let style = ("sans-serif", 11 * FINE).into_font().transform(FontTransform::Rotate90).color(&TEXT);
@@ -277,7 +269,8 @@ impl<'a> Plot<'a> {
                 root.draw(&dot).map_err(|e| e.to_string())
             }),
             Style::Marks(mark) | Style::Curve(mark) => {
-                spots.into_iter().try_for_each(|at| draw_mark(root, mark, at, color))
+                let r = if spots.len() > 80 { 3 * FINE } else { 4 * FINE };
+                spots.into_iter().try_for_each(|at| draw_mark(root, mark, at, r, color))
             }
             Style::Line | Style::Step => Ok(()),
         }
@@ -383,8 +376,7 @@ fn draw_path(root: &Root, path: Vec<(i32, i32)>, dash: usize, stroke: ShapeStyle
     drawn.map_err(|e| e.to_string())
 }
 
-fn draw_mark(root: &Root, mark: Mark, (x, y): (i32, i32), color: RGBColor) -> Drawn {
-    let r = 4 * FINE;
+fn draw_mark(root: &Root, mark: Mark, (x, y): (i32, i32), r: i32, color: RGBColor) -> Drawn {
     let stroke = color.stroke_width(FINE as u32 * 3 / 2);
     let line = |from: (i32, i32), to: (i32, i32)| {
         let path = vec![(x + from.0, y + from.1), (x + to.0, y + to.1)];
@@ -397,12 +389,15 @@ fn draw_mark(root: &Root, mark: Mark, (x, y): (i32, i32), color: RGBColor) -> Dr
         ))
     };
     match mark {
-        Mark::OpenCircle => root.draw(&Circle::new((x, y), r + FINE, stroke)),
+        Mark::OpenCircle => root.draw(&Circle::new((x, y), r * 5 / 4, stroke)),
         Mark::FilledCircle => root.draw(&Circle::new((x, y), r * 4 / 5, color.filled())),
         Mark::Plus => line((-r, 0), (r, 0)).and_then(|()| line((0, -r), (0, r))),
         Mark::Cross => line((-r, -r), (r, r)).and_then(|()| line((-r, r), (r, -r))),
         Mark::Triangle => filled(&[(0, -r), (r, r * 3 / 4), (-r, r * 3 / 4)]),
-        Mark::OpenSquare => root.draw(&Rectangle::new([(x - r, y - r), (x + r, y + r)], stroke)),
+        Mark::OpenSquare => {
+            let corners = [(-r, -r), (r, -r), (r, r), (-r, r), (-r, -r)].map(|c| (x + c.0, y + c.1));
+            root.draw(&PathElement::new(corners, stroke))
+        }
         Mark::Diamond => filled(&[(0, -r - FINE), (r + FINE, 0), (0, r + FINE), (-r - FINE, 0)]),
         Mark::Bar => line((0, -r), (0, r)),
     }
@@ -411,27 +406,28 @@ fn draw_mark(root: &Root, mark: Mark, (x, y): (i32, i32), color: RGBColor) -> Dr
 
 /// Who is who, in rows above the plot.
 struct Legend<'a> {
-    /// (row, x, layer); `None` stands for "stall".
-    entries: Vec<(i32, i32, Option<(&'a Layer, usize)>)>,
+    entries: Vec<LegendEntry<'a>>,
+}
+
+struct LegendEntry<'a> {
+    row: i32,
+    x: i32,
+    /// A layer and its dash, or else the shade of stalls.
+    what: Option<(&'a Layer, usize)>,
 }
 
 impl<'a> Legend<'a> {
     fn new(figure: &'a Figure) -> Legend<'a> {
-        let mut joined = 0;
-        let layers = figure.layers.iter().map(|layer| {
-            let plain_line = matches!(layer.style, Style::Line | Style::Step);
-            joined += usize::from(plain_line);
-            Some((layer, if plain_line { joined - 1 } else { 0 }))
-        });
+        let layers = figure.layers.iter().zip(figure.dashes()).map(Some);
         let stalls = figure.bands.iter().any(|b| b.stall).then_some(None);
         let (mut row, mut x) = (0, 14);
-        let place = |entry: Option<(&'a Layer, usize)>| {
-            let width = 34 + text_width(entry.map_or("stall", |(layer, _)| &layer.label), 13.0) + 18;
+        let place = |what: Option<(&'a Layer, usize)>| {
+            let width = 34 + text_width(what.map_or("stall", |(layer, _)| &layer.label), 13.0) + 18;
             if x + width > WIDTH as i32 && x > 14 {
                 (row, x) = (row + 1, 14);
             }
             x += width;
-            (row, x - width, entry)
+            LegendEntry { row, x: x - width, what }
         };
         let entries =
             layers.filter(|l| l.is_none_or(|(l, _)| !l.label.is_empty())).chain(stalls).map(place).collect();
@@ -439,14 +435,14 @@ impl<'a> Legend<'a> {
     }
 
     fn rows(&self) -> i32 {
-        self.entries.last().map_or(0, |(row, ..)| row + 1)
+        self.entries.last().map_or(0, |entry| entry.row + 1)
     }
 
     fn draw(&self, root: &Root, top: i32) -> Drawn {
-        for &(row, x, entry) in &self.entries {
+        for &LegendEntry { row, x, what } in &self.entries {
             let y = top + row * 22 + 9;
             let (left, right, middle) = (x * FINE, (x + 28) * FINE, y * FINE);
-            let label = match entry {
+            let label = match what {
                 Some((layer, dash)) => {
                     let color = color(layer.ink);
                     if layer.style.is_joined() {
@@ -455,7 +451,9 @@ impl<'a> Legend<'a> {
                     }
                     let center = ((left + right) / 2, middle);
                     match layer.style {
-                        Style::Marks(mark) | Style::Curve(mark) => draw_mark(root, mark, center, color)?,
+                        Style::Marks(mark) | Style::Curve(mark) => {
+                            draw_mark(root, mark, center, 4 * FINE, color)?
+                        }
                         Style::Points => {
                             for dx in [-2, 0, 2] {
                                 let (x, y) = (center.0 + dx * 3 * FINE, middle - dx * FINE);
@@ -497,4 +495,88 @@ fn text_width(words: &str, size: f64) -> i32 {
 fn color(ink: Ink) -> RGBColor {
     let (r, g, b) = ink.rgb();
     RGBColor(r, g, b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::Band;
+
+    fn figure(style: Style, points: Vec<(f64, f64)>) -> Figure {
+        let layer =
+            Layer { label: "a < b".into(), style, ink: Ink::Blue, right_axis: false, points, spread: None };
+        let axis = |label: &str| Axis { label: label.into(), range: Some((0.0, 10.0)), log: false };
+        Figure {
+            title: "T & U".into(),
+            x: axis("Time (s)"),
+            y: axis("Rate"),
+            layers: vec![layer],
+            ..Figure::default()
+        }
+    }
+
+    #[test]
+    fn text_stays_text_and_is_escaped() {
+        let svg = render(&figure(Style::Line, vec![(0.0, 0.0), (10.0, 10.0)])).unwrap();
+        for words in ["T &amp; U", "a &lt; b", "Time (s)", "sans-serif"] {
+            assert!(svg.contains(words), "{words}");
+        }
+        assert!(svg.contains("viewBox=\"0 0 3520 ") && svg.contains("width=\"880\""));
+    }
+
+    #[test]
+    fn nothing_is_drawn_outside_the_plot() {
+        let wild = vec![(-50.0, -50.0), (5.0, 500.0), (60.0, 5.0), (5.0, 5.0), (f64::NAN, 1.0)];
+        for style in [Style::Line, Style::Step, Style::Points, Style::Curve(Mark::Plus)] {
+            let svg = render(&figure(style, wild.clone())).unwrap();
+            let numbers = svg.split([' ', ',', '"', '\n']).filter_map(|n| n.parse::<f64>().ok());
+            let (low, high) = numbers.fold((0.0f64, 0.0f64), |(l, h), n| (l.min(n), h.max(n)));
+            assert!(low >= -100.0 && high <= 3520.0, "{style:?}: {low} to {high}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_as_large_as_its_picture_not_as_its_run() {
+        let many = |n: u32| {
+            (0..n)
+                .map(|i| (f64::from(i) / f64::from(n) * 10.0, f64::from(i % 100) / 10.0))
+                .collect::<Vec<_>>()
+        };
+        let spike = |mut points: Vec<(f64, f64)>| {
+            points.iter_mut().for_each(|p| p.1 *= 0.5);
+            let middle = points.len() / 2;
+            points[middle].1 = 9.9;
+            points
+        };
+        let size = |points| render(&figure(Style::Line, points)).unwrap().len();
+        assert!(size(many(2_000_000)) < 200_000, "{}", size(many(2_000_000)));
+        let (with, without) =
+            (spike(many(200_000)), many(200_000).into_iter().map(|p| (p.0, p.1 * 0.5)).collect());
+        assert_ne!(
+            render(&figure(Style::Line, with)),
+            render(&figure(Style::Line, without)),
+            "a lone spike survives"
+        );
+    }
+
+    #[test]
+    fn ticks_are_round_numbers() {
+        assert_eq!(
+            nice(0.24, 0.33, 9).iter().map(|v| tick_text(*v, 0.01)).collect::<Vec<_>>()[..2],
+            ["0.24", "0.25"]
+        );
+        assert_eq!(nice(0.0, 350.0, 7), [0.0, 50.0, 100.0, 150.0, 200.0, 250.0, 300.0, 350.0]);
+        assert_eq!(tick_text(-0.0, 1.0), "0");
+        let log = Scale::new(&Axis { log: true, ..Axis::default() }, (1536.0, 524e3));
+        let ticks = log.ticks(9);
+        assert_eq!(ticks.iter().map(|t| log.label(*t, &ticks)).collect::<Vec<_>>(), ["10000", "100000"]);
+    }
+
+    #[test]
+    fn bands_and_empty_figures_are_drawn() {
+        let mut empty = figure(Style::Line, Vec::new());
+        empty.bands = vec![Band { from: 2.0, to: 4.0, label: "UDP 20 Mbit/s".into(), stall: false }];
+        assert!(render(&empty).unwrap().contains("UDP 20 Mbit/s"));
+        render(&Figure::default()).unwrap();
+    }
 }

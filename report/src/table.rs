@@ -1,8 +1,8 @@
 //! Tables of runs: flows, queues, series and events, as CSV and as Parquet from one description, so that the two agree.
 //!
 //! Series and events are in long form, one value per row, since runs differ in what they record. Every row names its run by
-//! scenario, host, sweep point and seed; columns carry their unit in the name. Parquet is written without Arrow, in row groups of
-//! [`GROUP`] rows: memory does not grow with the run.
+//! scenario, host, sweep point and seed; columns carry their unit in the name. Parquet is written without Arrow, in row groups:
+//! memory does not grow with the run.
 
 use crate::figure::point;
 use narrows_lab::Outcome;

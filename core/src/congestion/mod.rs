@@ -6,6 +6,8 @@
 
 pub mod becc;
 pub mod reno;
+#[cfg(test)]
+mod tests;
 
 use crate::registry::{Parameter, Settings, Unfit};
 use crate::rng::Rng;

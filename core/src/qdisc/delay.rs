@@ -42,6 +42,12 @@ impl<P: Packet> Delay<P> {
             Some(Value::Packets(n)) => (u64::MAX, *n),
             other => panic!("limit is {other:?}"),
         };
+        if limit_bytes == 0 || limit_packets == 0 {
+            return Err(Unfit::new(
+                "limit",
+                "a line without room drops everything: write at least one packet, or leave it out",
+            ));
+        }
         Ok(Delay { by: settings.time("by"), limit_bytes, limit_packets, line: VecDeque::new(), bytes: 0 })
     }
 }

@@ -5,6 +5,8 @@ pub mod fifo;
 pub mod delay;
 pub mod loss;
 pub mod shaper;
+#[cfg(test)]
+mod tests;
 
 use crate::packet::Packet;
 use crate::registry::{Kind, Parameter, Settings, Unfit};

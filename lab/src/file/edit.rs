@@ -8,7 +8,7 @@ use toml_edit::{DocumentMut, InlineTable, Item, TableLike, Value};
 
 const SECTIONS: [&str; 4] = ["host", "router", "link", "flow"];
 
-/// Sets `key` to `value`, which is TOML or, failing that, a text.
+/// Sets `key` to `value`, which is TOML or, failing that, a text. If the file sweeps the key, it no longer does.
 pub(crate) fn set(document: &mut DocumentMut, key: &str, value: &str) -> Result<(), Refusal> {
     let path: Vec<&str> = key.split('.').map(str::trim).collect();
     if path.iter().any(|segment| segment.is_empty()) {
@@ -16,6 +16,9 @@ pub(crate) fn set(document: &mut DocumentMut, key: &str, value: &str) -> Result<
             format!("\"{key}\" is not a key"),
             "write for example flow.bulk.window or run.duration",
         ));
+    }
+    if let Some(sweep) = document.get_mut("sweep") {
+        leave_out(sweep, key, &path);
     }
     let value = to_value(value);
     match path[..] {
@@ -32,6 +35,30 @@ pub(crate) fn set(document: &mut DocumentMut, key: &str, value: &str) -> Result<
             Err(Refusal::new(format!("{section} is a section, not a key"), advice))
         }
         _ => Err(Refusal::unknown("section", path[0], ["run", "record", "host", "router", "link", "flow"])),
+    }
+}
+
+/// Removes a key from a sweep, whether written `"flow.window"` or `flow.window`, alone or together with others.
+fn leave_out(sweep: &mut Item, key: &str, path: &[&str]) {
+    if let Some(groups) = sweep.get_mut("together").and_then(Item::as_array_of_tables_mut) {
+        for group in groups.iter_mut() {
+            leave_out_of(group, key, path);
+        }
+    }
+    if let Some(table) = sweep.as_table_like_mut() {
+        leave_out_of(table, key, path);
+    }
+}
+
+fn leave_out_of(table: &mut dyn TableLike, key: &str, path: &[&str]) {
+    table.remove(key);
+    if let [first, rest @ ..] = path
+        && let Some(inner) = table.get_mut(first).and_then(Item::as_table_like_mut)
+    {
+        leave_out_of(inner, &rest.join("."), rest);
+        if inner.is_empty() {
+            table.remove(first);
+        }
     }
 }
 

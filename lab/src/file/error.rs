@@ -16,9 +16,8 @@ struct Report {
     message: String,
     #[source_code]
     text: NamedSource<String>,
-    #[label("{label}")]
+    #[label("here")]
     span: Option<SourceSpan>,
-    label: String,
     #[help]
     help: Option<String>,
 }
@@ -82,7 +81,7 @@ impl Refusal {
         });
         let help = Some(self.advice).filter(|a| !a.is_empty());
         let text = NamedSource::new(name, text.to_string());
-        Error(Box::new(Report { message: self.message, text, span, label: "here".into(), help }))
+        Error(Box::new(Report { message: self.message, text, span, help }))
     }
 }
 

@@ -2,7 +2,7 @@
 //! say what exists, which parameters it has, of what kind, and their defaults; the result is complete.
 
 use super::error::Refusal;
-use super::text::{At, Setting};
+use super::text::{At, Entry, Setting};
 use crate::quantity::{Amount, Misread, Quantity};
 use crate::scenario::Part;
 use narrows_core::packet::Datagram;
@@ -235,50 +235,51 @@ impl Reader<'_> {
     }
 
     /// Takes apart `"fifo:128KiB"` and `{ kind = "fifo", limit = "128KiB" }`.
-    fn name_and_settings(
-        &self,
-        written: &At<Setting>,
-    ) -> Result<(At<String>, Vec<(At<String>, At<Setting>)>), Refusal> {
-        let (family, span) = (self.family, &written.span);
-        let at = |text: &str| At { value: text.to_string(), span: span.clone() };
+    fn name_and_settings(&self, written: &At<Setting>) -> Result<(At<String>, Vec<Entry>), Refusal> {
+        let family = self.family;
+        let refuse = |message: String| Refusal::new(message, self.example()).at(&written.span);
         match &written.value {
-            Setting::Text(text) => {
-                let Some((name, first)) = text.split_once(':') else { return Ok((at(text), Vec::new())) };
-                let parameter = family.algorithm(name).and_then(|a| a.parameters.first());
-                let Some(parameter) = parameter.filter(|_| family == Family::Queue) else {
-                    return Ok((at(name), Vec::new())).and_then(|named| match family.algorithm(name) {
-                        None => Ok(named),
-                        Some(_) => {
-                            let advice =
-                                format!("write {{ {} = \"{name}\", PARAMETER = {first} }}", family.key());
-                            Err(Refusal::new(format!("{name} takes no value behind a colon"), advice)
-                                .at(span))
-                        }
-                    });
-                };
-                let first = At { value: from_notation(parameter.kind, first).value, span: span.clone() };
-                Ok((at(name), vec![(at(parameter.name), first)]))
-            }
+            Setting::Text(text) => self.positional(text, &written.span),
             Setting::Table(entries) => {
-                let is_name = |entry: &&(At<String>, At<Setting>)| entry.0.value == family.key();
-                let name = match entries.iter().find(is_name) {
+                let (named, settings): (Vec<&Entry>, Vec<&Entry>) =
+                    entries.iter().partition(|(key, _)| key.value == family.key());
+                let name = match named.first() {
                     Some((_, At { value: Setting::Text(name), span })) => {
                         At { value: name.clone(), span: span.clone() }
                     }
                     Some((_, other)) => {
                         let message = format!("a {}'s name is a text, not {}", family.noun(), other.noun());
-                        return Err(Refusal::new(message, self.example()).at(&other.span));
+                        return Err(refuse(message).at(&other.span));
                     }
                     None => {
-                        let message = format!("`{}` is missing: which {}?", family.key(), family.noun());
-                        return Err(Refusal::new(message, self.example()).at(span));
+                        return Err(refuse(format!(
+                            "`{}` is missing: which {}?",
+                            family.key(),
+                            family.noun()
+                        )));
                     }
                 };
-                Ok((name, entries.iter().filter(|e| !is_name(e)).cloned().collect()))
+                Ok((name, settings.into_iter().cloned().collect()))
             }
-            other => {
-                let message = format!("a {} is a name or a table, not {}", family.noun(), other.noun());
-                Err(Refusal::new(message, self.example()).at(span))
+            other => Err(refuse(format!("a {} is a name or a table, not {}", family.noun(), other.noun()))),
+        }
+    }
+
+    /// `"fifo"`, or with the value of its first parameter: `"fifo:128KiB"`.
+    fn positional(&self, text: &str, span: &Range<usize>) -> Result<(At<String>, Vec<Entry>), Refusal> {
+        let at = |text: &str| At { value: text.to_string(), span: span.clone() };
+        let (name, first) = text.split_once(':').map_or((text, None), |(name, first)| (name, Some(first)));
+        let (Some(algorithm), Some(first)) = (self.family.algorithm(name), first) else {
+            return Ok((at(name), Vec::new())); // an unknown name is refused where all names are looked up
+        };
+        match algorithm.parameters.first().filter(|_| self.family == Family::Queue) {
+            Some(parameter) => {
+                let first = At { value: from_notation(parameter.kind, first), span: span.clone() };
+                Ok((at(name), vec![(at(parameter.name), first)]))
+            }
+            None => {
+                let advice = format!("write {{ {} = \"{name}\", PARAMETER = {first} }}", self.family.key());
+                Err(Refusal::new(format!("{name} takes no value behind a colon"), advice).at(span))
             }
         }
     }
@@ -291,7 +292,7 @@ impl Reader<'_> {
 
 /// A value in a registry's or colon's notation, as if it had been written in TOML. What does not fit stays text and is refused
 /// as such.
-fn from_notation(kind: Kind, text: &str) -> At<Setting> {
+fn from_notation(kind: Kind, text: &str) -> Setting {
     let value = match kind {
         Kind::Ratio => text.parse().ok().map(Setting::Fraction),
         Kind::Count => text.parse().ok().map(Setting::Whole),
@@ -299,7 +300,7 @@ fn from_notation(kind: Kind, text: &str) -> At<Setting> {
         Kind::List => list_from_notation(text),
         Kind::Bytes | Kind::Limit | Kind::Rate | Kind::Time | Kind::Word(_) => None,
     };
-    At { value: value.unwrap_or_else(|| Setting::Text(text.into())), span: 0..0 }
+    value.unwrap_or_else(|| Setting::Text(text.into()))
 }
 
 fn list_from_notation(text: &str) -> Option<Setting> {
@@ -310,17 +311,13 @@ fn list_from_notation(text: &str) -> Option<Setting> {
 }
 
 /// A setting as the parameter's kind wants it.
-fn value(
-    kind: Kind,
-    setting: &At<Setting>,
-    bdp: &dyn Fn() -> Result<Bytes, Refusal>,
-) -> Result<Value, Refusal> {
+fn value(kind: Kind, setting: &Setting, bdp: &dyn Fn() -> Result<Bytes, Refusal>) -> Result<Value, Refusal> {
     use Setting::{Flag, Fraction, List, Text, Whole};
     let wrong = || {
         let message = format!("{} does not fit here", setting.noun());
         Refusal::new(message, format!("write for example {}", example(kind)))
     };
-    Ok(match (kind, &setting.value) {
+    Ok(match (kind, setting) {
         (Kind::Rate, Text(t)) => Value::Rate(Rate::read(t)?),
         (Kind::Time, Text(t)) => Value::Time(Duration::read(t)?),
         (Kind::Bytes, Text(t)) => match amount(t, bdp)? {

@@ -425,12 +425,9 @@ fn tcp_flow(flow: &At<Flow>, way: &Way) -> Result<TcpFlow, Refusal> {
     };
     let window = flow.window.as_ref().map_or(Ok(Bytes(1 << 20)), buffer)?;
     let window_span = flow.window.as_ref().map_or(&flow.span, |w| &w.span);
-    let segment = mss.map_or(room, u64::from);
-    if window.0 < segment {
-        let message = format!("a window of {} is smaller than one segment ({segment}B)", window.write());
-        return Err(
-            Refusal::new(message, format!("write at least \"{segment}B\", or a smaller mss")).at(window_span)
-        );
+    if window.0 == 0 {
+        let refusal = Refusal::new("a window of 0B lets nothing pass", "write for example \"64KiB\"");
+        return Err(refusal.at(window_span));
     }
     if window > LARGEST_WINDOW {
         let message = format!("a window of {} is more than TCP can announce", window.write());

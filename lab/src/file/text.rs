@@ -188,7 +188,7 @@ pub struct Flow {
     /// udp: size of one IP packet; default the smallest MTU on the way.
     pub packet: Option<Written<Bytes>>,
     /// udp: when it is on, as pairs of from and until: [["0s", "10s"], ["20s", "40s"]]; default always.
-    pub on: Option<Vec<At<(Written<Duration>, Written<Duration>)>>>,
+    pub on: Option<Vec<At<Interval>>>,
 }
 
 /// The values of `transport`, for the schema.
@@ -235,6 +235,9 @@ impl<T: JsonSchema> JsonSchema for At<T> {
     }
 }
 
+/// From when, until when.
+pub type Interval = (Written<Duration>, Written<Duration>);
+
 /// A quantity in its notation, and where it stands in the text.
 pub type Written<Q> = At<Notation<Q>>;
 
@@ -279,6 +282,9 @@ impl<Q: Quantity> JsonSchema for Notation<Q> {
     }
 }
 
+/// A key and its value.
+pub type Entry = (At<String>, At<Setting>);
+
 /// Whatever an algorithm takes; what it must be is known only once the algorithm is.
 #[derive(Clone, Debug)]
 pub enum Setting {
@@ -293,7 +299,7 @@ pub enum Setting {
     /// `[3, 4, 9]`
     List(Vec<At<Setting>>),
     /// `{ name = "becc", trigger = 3 }`, in the order of the text.
-    Table(Vec<(At<String>, At<Setting>)>),
+    Table(Vec<Entry>),
 }
 
 impl Setting {

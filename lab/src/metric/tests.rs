@@ -18,6 +18,7 @@ fn run() -> Outcome {
             FlowSummary {
                 name: "bulk".into(),
                 goodput_bps: 16e3,
+                delivered_bytes: 7000,
                 started_at_s: 1.0,
                 finished_at_s: 4.5,
                 completed: true,
@@ -33,6 +34,7 @@ fn run() -> Outcome {
             FlowSummary {
                 name: "bulk2".into(),
                 goodput_bps: 48e3,
+                delivered_bytes: 2000,
                 finished_at_s: 4.0,
                 ..FlowSummary::default()
             },
@@ -148,6 +150,7 @@ fn flat_stretches_lie_between_two_advances() {
     assert_measures("flat_median", &bulk(), 1.2);
     assert_measures("flat_longest", &bulk(), 1.4);
     assert_measures("flat_count", &Ask { band: (Some(1.0), Some(1.3)), ..bulk() }, 1.0);
+    assert_measures("flat_count", &Ask { band: (Some(0.65), Some(0.7)), ..bulk() }, 1.0);
     assert!(measure("flat_median", &Ask { band: (Some(9.0), None), ..bulk() }).is_err());
 }
 
@@ -161,7 +164,10 @@ fn the_mean_over_time_weighs_each_value_by_how_long_it_held() {
         measure("series_mean", &of_series("th", (Some(0.0), Some(0.9)))).is_err(),
         "before the first value there is none"
     );
-    assert_measures("series_max", &of_series("th", (Some(3.0), None)), 1600.0);
+    assert_measures("series_max", &of_series("th", (Some(3.0), None)), 2400.0);
+    assert_measures("series_max", &of_series("th", (Some(4.0), None)), 1600.0);
+    assert_measures("series_max", &of_series("th", (Some(4.5), None)), 1600.0);
+    assert_measures("series_last", &of_series("th", (Some(2.5), Some(3.0))), 2400.0);
     assert_measures("series_min", &of_series("th", (None, None)), 800.0);
     assert_measures("series_last", &of_series("th", (None, Some(3.0))), 2400.0);
 }
@@ -188,7 +194,8 @@ fn the_peak_rate_is_the_largest_advance_in_one_bin() {
 
 #[test]
 fn flows_that_share_a_prefix_are_judged_together() {
-    assert_measures("sum_goodput", &bulk(), 64e3);
+    // 7000 and 2000 B from 0 s (the second's start) to 4.5 s (the first's end).
+    assert_measures("sum_goodput", &bulk(), 16e3);
     // 16 and 48: 64^2 / (2 (256 + 2304)) = 0.8.
     assert_measures("jain", &bulk(), 0.8);
     assert!(measure("jain", &Ask { flow: Some("other".into()), ..Ask::default() }).is_err());

@@ -1,7 +1,7 @@
 use super::DUMBBELL;
-use narrows_core::registry::Value;
+use narrows_core::registry::{Kind, Parameter, Value};
 use narrows_core::units::{Bytes, Rate};
-use narrows_lab::file::{Document, parse};
+use narrows_lab::file::{Document, Family, Inner, parse};
 use narrows_lab::scenario::{Change, Scenario, TcpFlow, Transport};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -93,6 +93,60 @@ fn the_resolved_text_reads_as_an_equal_scenario() {
 }
 
 #[test]
+fn the_example_of_the_manual_is_a_scenario() {
+    let manual = include_str!("../../src/file.rs");
+    let block = manual.split("//! ```toml\n").nth(1).and_then(|rest| rest.split("//! ```").next()).unwrap();
+    let text: String = block.lines().map(|l| l.trim_start_matches("//!").to_string() + "\n").collect();
+    let document = Document { name: "manual".into(), text };
+    let points = document.points().unwrap_or_else(|e| panic!("{e}: {:?}", e.advice()));
+    assert_eq!((points.len(), points[1].scenario().unwrap().flows.len()), (2, 5));
+}
+
+#[test]
+fn every_registered_algorithm_can_be_written_with_all_its_parameters() {
+    for (family, key) in
+        [(Family::Controller, "controller"), (Family::Stack, "stack"), (Family::Queue, "queue")]
+    {
+        for algorithm in family.algorithms() {
+            let must = |p: &&Parameter| algorithm.default_of(p).is_empty();
+            let must: Vec<String> = algorithm.parameters.iter().filter(must).map(example).collect();
+            let mut value = format!("{{ {} = \"{}\"", family.key(), algorithm.name);
+            must.iter().for_each(|entry| value += &format!(", {entry}"));
+            if algorithm.parameters.iter().any(|p| p.name == "burst") {
+                value += ", burst = \"9kB\""; // more than the MTU
+            }
+            let path = if family == Family::Queue { "link.sender>r1" } else { "flow.bulk" };
+            let document = Document { name: "x".into(), text: DUMBBELL.into() };
+            let document = document.with(&format!("{path}.{key}"), &(value.clone() + " }")).unwrap();
+            let scenario = document.scenario().unwrap_or_else(|e| panic!("{value}: {e}: {:?}", e.advice()));
+            assert_eq!(
+                parse("dumbbell", &scenario.to_toml()).unwrap(),
+                Scenario { name: "x".into(), ..scenario.clone() }
+            );
+            let part = match family {
+                Family::Queue => &scenario.links[0].forward.queue,
+                Family::Controller => &tcp(&scenario, "bulk-1").controller,
+                Family::Stack => &tcp(&scenario, "bulk-1").stack,
+            };
+            assert_eq!(part.settings.0.len(), algorithm.parameters.len(), "{value}");
+            if let Inner::Default(inner) = algorithm.inner {
+                assert_eq!(part.inner.as_ref().unwrap().name, inner, "{value}");
+            }
+        }
+    }
+}
+
+fn example(parameter: &Parameter) -> String {
+    let value = match parameter.kind {
+        Kind::Bytes | Kind::Limit => "\"64KiB\"",
+        Kind::Rate => "\"10Mbit/s\"",
+        Kind::Time => "\"30ms\"",
+        other => panic!("{} is a {other:?} without a default", parameter.name),
+    };
+    format!("{} = {value}", parameter.name)
+}
+
+#[test]
 fn ten_thousand_flows_of_as_many_hosts_are_read() {
     let mut text = String::from("[run]\nduration = \"1s\"\n[[router]]\nname = \"r\"\n");
     for i in 0..10_000 {
@@ -136,7 +190,9 @@ proptest! {
         let mut text = DUMBBELL.to_string();
         let end = (at + cut).min(text.len());
         text.replace_range(at..end, &paste);
-        if let Err(error) = parse("damaged", &text) {
+        let document = Document { name: "damaged".into(), text: text.clone() };
+        let _ = document.with(&paste, &paste);
+        if let Err(error) = document.scenario() {
             let span = error.span().unwrap_or(0..0);
             prop_assert!(span.end <= text.len(), "{span:?}");
         }

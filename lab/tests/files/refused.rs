@@ -201,13 +201,7 @@ fn flows() {
     refused("count = 3", "count = 1000000000", "1000000000 flows", "100000", "1000000000");
     refused("count = 3", "count = 0", "0 flows", "count = 1", "0");
     refused("count = 3", "count = -1", "-1 flows", "count = 1", "-1");
-    refused(
-        "window = \"90kB\"",
-        "window = \"4kB\"",
-        "4kB is smaller than one segment (4312B)",
-        "4312B",
-        "\"4kB\"",
-    );
+    refused("window = \"90kB\"", "window = \"0B\"", "a window of 0B lets nothing pass", "64KiB", "\"0B\"");
     refused(
         "window = \"90kB\"",
         "window = \"2GiB\"",

@@ -86,3 +86,23 @@ fn a_mistaken_key_is_found_before_anything_runs() {
     assert!(error.advice().unwrap().contains("did you mean \"bulk\"?"), "{error}");
     assert_eq!(&text[error.span().unwrap()], "\"flow.bukl.window\"");
 }
+
+#[test]
+fn a_key_set_from_outside_is_no_longer_swept() {
+    let text = format!(
+        "{DUMBBELL}[sweep]\n\"flow.bulk.window\" = [\"30kB\", \"60kB\"]\nrun.duration = [\"61s\", \"62s\"]\n\
+         [[sweep.together]]\n\"link.r1>r2.delay\" = [\"1ms\", \"2ms\"]\nflow.bulk.stagger = [\"1s\", \"2s\"]"
+    );
+    let document = Document { name: "x".into(), text };
+    let points = |key: &str, value: &str| document.with(key, value).and_then(|d| d.points()).unwrap();
+    assert_eq!(document.points().unwrap().len(), 8);
+    for (key, value) in [("flow.bulk.window", "90kB"), ("run.duration", "90s")] {
+        let points = points(key, value);
+        assert_eq!(points.len(), 4);
+        assert!(points.iter().all(|p| p.given.iter().all(|(k, _)| k != key)));
+    }
+    for key in ["link.r1>r2.delay", "flow.bulk.stagger"] {
+        assert_eq!(points(key, "3ms").len(), 8, "its companion goes on alone");
+        assert_eq!(points(key, "3ms")[0].given.len(), 3);
+    }
+}

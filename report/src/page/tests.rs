@@ -166,8 +166,28 @@ fn an_index_links_its_reports() {
 #[ignore = "for eyes: writes specimen pages and figures to the temporary folder"]
 fn look() {
     let folder = std::env::temp_dir().join("narrows-specimen");
-    let page = report();
+    let mut page = report();
     let write = |name: &str, text: String| crate::output::write(folder.join(name), text.as_bytes()).unwrap();
+    let axis = |label: &str, log| Axis { label: label.into(), range: None, log };
+    let points: Vec<(f64, f64)> =
+        (0..18).map(|i| (1.5e3 * 1.4f64.powi(i), 41.0 - 40.0 / f64::from(i + 1))).collect();
+    let curve = Layer {
+        label: "seeds 1–20".into(),
+        style: crate::figure::Style::Curve(crate::figure::Mark::Diamond),
+        ink: crate::figure::Ink::Green,
+        right_axis: false,
+        spread: Some(points.iter().map(|p| (p.1 * 0.7, p.1 * 1.2)).collect()),
+        points,
+    };
+    let figure = Figure {
+        id: "log".into(),
+        title: "Logarithmic".into(),
+        x: axis("Window (byte)", true),
+        y: axis("Rate (Mbit/s)", true),
+        layers: vec![curve],
+        ..Figure::default()
+    };
+    page.figures.push(Shown { figure, ..Shown::default() });
     write("report.html", page.render());
     page.figures.iter().for_each(|f| write(&format!("{}.svg", f.figure.id), svg::render(&f.figure).unwrap()));
     let runs = [specimen::run("trace", "reno", 122, 7600, 1)];

@@ -2,10 +2,13 @@
 
 use super::{Kind, Measure, MeasureOf, Over, Picked, Plan, Refused, Scaled, Shade, Source, TimeLayer};
 use crate::figure::{Axis, Band, Figure, Ink, Layer, Mark, RunKey, Shown, Style, point};
+use narrows_core::units::{Bytes, Rate};
 use narrows_lab::Outcome;
 use narrows_lab::outcome::{Event, FlowSummary, Series};
+use narrows_lab::quantity::{Amount, Quantity};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 impl Plan {
     /// Draws the figure from the runs of its scenario. Refused if no run fits, if a flow, series or number does not exist,
@@ -353,7 +356,7 @@ pub(crate) fn stalls(run: &Outcome, flow: &FlowSummary) -> Vec<(f64, f64)> {
         }
         // A segment's series value may be its first offset: one that starts at or after the ACK is outstanding.
         let outstanding = sent.is_empty() || highest >= ack || !flow.completed;
-        if to - from > shortest && outstanding && (to < end || !flow.completed) {
+        if to - from > 0.01 && outstanding && (to < end || !flow.completed) {
             gaps.push((from, to));
         }
     }
@@ -390,27 +393,17 @@ fn list<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
     if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
-/// A swept value in base units: bytes, seconds, bit/s, or as it is. `None` if it is no number.
-pub(crate) fn base_number(text: &str) -> Option<f64> {
-    let text = text.trim();
-    let unit_at =
-        text.find(|c: char| c.is_ascii_alphabetic() && !matches!(c, 'e' | 'E')).unwrap_or(text.len());
-    let value: f64 = text[..unit_at].trim().parse().ok()?;
-    let factor = match text[unit_at..].trim() {
-        "" | "B" | "s" | "bit/s" | "bit" | "bps" | "p" | "BDP" => 1.0,
-        "kB" | "kbit/s" | "kbit" | "kbps" => 1e3,
-        "MB" | "Mbit/s" | "Mbit" | "mbit" | "Mbps" => 1e6,
-        "GB" | "Gbit/s" | "Gbit" | "gbit" | "Gbps" => 1e9,
-        "KiB" => 1024.0,
-        "MiB" => 1_048_576.0,
-        "GiB" => 1_073_741_824.0,
-        "ms" => 1e-3,
-        "us" => 1e-6,
-        "ns" => 1e-9,
-        "min" => 60.0,
-        _ => return None,
+/// A swept value in base units: bit/s, seconds, bytes, packets, BDPs, or as it is. `None` if it is no number.
+fn base_number(text: &str) -> Option<f64> {
+    let rate = || Rate::read(text).map(|rate| rate.0 as f64);
+    let time = || Duration::read(text).map(|time| time.as_secs_f64());
+    let size = || {
+        Amount::read(text).map(|amount| match amount {
+            Amount::Bytes(Bytes(n)) | Amount::Packets(n) => n as f64,
+            Amount::Bdp(n) => n,
+        })
     };
-    Some(value * factor)
+    text.trim().parse().ok().or_else(|| rate().or_else(|_| time()).or_else(|_| size()).ok())
 }
 
 #[cfg(test)]
@@ -565,6 +558,8 @@ mod tests {
             ("30ms", 0.03),
             ("0.75", 0.75),
             ("45Mbit/s", 45e6),
+            ("32p", 32.0),
+            ("1.5BDP", 1.5),
         ] {
             assert_eq!(base_number(text), Some(value), "{text}");
         }

@@ -1,9 +1,10 @@
 //! What `becc-modern` adds to the paper: another way to the same two numbers, available bandwidth and smallest RTT, each part
 //! with a switch of its own. With every switch off this estimator is silent and the paper's control block decides alone.
 //!
-//! * `early` (no compulsory first loss): slow start has filled the path when the RTT of a whole round stays above the smallest
-//!   by an eighth, 4 to 16 ms (the threshold of HyStart, RFC 9406 section 4.2), or when the bandwidth has not grown by a
-//!   quarter for three rounds (BBR's "full pipe", draft-ietf-ccwg-bbr section 5.3.1.2). The first window is set then.
+//! * `early` (no compulsory first loss): slow start has filled the path when four RTTs in a row lie above the smallest by an
+//!   eighth, 4 to 16 ms (HyStart's threshold, RFC 9406 section 4.2; its eight samples from the start of a round come a round
+//!   too late for a buffer of two BDP), or when the bandwidth has not grown by a quarter for three rounds (BBR's "full pipe",
+//!   draft-ietf-ccwg-bbr section 5.3.1.2). The first window is set then; should it be too small, it grows by tracking.
 //! * `windowed`: the most of the last rounds instead of since the last loss; the least of the last seconds instead of ever.
 //!   When a smallest RTT has grown old, the window is halved for two rounds so that a true one can be seen: a route that has
 //!   become longer is found, a standing queue is not mistaken for one.
@@ -36,8 +37,8 @@ pub struct Switches {
 
 /// Rounds at half the window when the smallest RTT has grown old: what is in flight must pass before a sample is clean.
 const DRAIN_ROUNDS: u64 = 2;
-/// RFC 9406: samples of a round before its RTT is believed.
-const ROUND_SAMPLES: u32 = 8;
+/// RTTs in a row before a rise is believed.
+const RISEN_SAMPLES: usize = 4;
 /// Growth that shows the path was not yet full, and how many rounds without it mean it is.
 const FULL_GAIN: (f64, u32) = (1.25, 3);
 
@@ -51,8 +52,9 @@ pub struct Estimator {
     round: u64,
     min_rtt: Option<(Duration, Time)>,
     last_rtt: Duration,
-    round_min: Option<Duration>,
-    round_samples: u32,
+    /// The last RTTs, the newest anywhere.
+    recent: [Duration; RISEN_SAMPLES],
+    samples: usize,
     full: (Rate, u32),
     /// The round in which draining ends, and the smallest RTT seen in its last round.
     draining: Option<(u64, Option<Duration>)>,
@@ -67,8 +69,8 @@ impl Estimator {
             round: 0,
             min_rtt: None,
             last_rtt: Duration::ZERO,
-            round_min: None,
-            round_samples: 0,
+            recent: [Duration::ZERO; RISEN_SAMPLES],
+            samples: 0,
             full: (Rate(0), 0),
             draining: None,
         }
@@ -101,8 +103,8 @@ impl Estimator {
 
     fn note_rtt(&mut self, now: Time, rtt: Duration) {
         self.last_rtt = rtt;
-        self.round_min = Some(self.round_min.map_or(rtt, |m| m.min(rtt)));
-        self.round_samples += 1;
+        self.recent[self.samples % RISEN_SAMPLES] = rtt;
+        self.samples += 1;
         if self.min_rtt.is_none_or(|(min, _)| rtt <= min) {
             self.min_rtt = Some((rtt, now));
         }
@@ -128,13 +130,11 @@ impl Estimator {
         {
             self.note_rate(sample.rate);
         }
-        if !ack.round_start {
-            return None;
+        if ack.round_start {
+            self.round += 1;
+            return self.on_round(ack.now, mss, bounded);
         }
-        self.round += 1;
-        let window = self.on_round(ack.now, mss, bounded);
-        (self.round_min, self.round_samples) = (None, 0);
-        window
+        if self.switches.early && !bounded && self.rtt_has_risen() { self.window(mss) } else { None }
     }
 
     fn on_round(&mut self, now: Time, mss: u32, bounded: bool) -> Option<u64> {
@@ -155,26 +155,26 @@ impl Estimator {
             }
         }
         if !bounded {
-            return if self.switches.early && self.path_is_full() { self.window(mss) } else { None };
+            return if self.switches.early && self.rate_has_settled() { self.window(mss) } else { None };
         }
         if self.switches.track && self.draining.is_none() { self.window(mss) } else { None }
     }
 
-    fn path_is_full(&mut self) -> bool {
+    fn rate_has_settled(&mut self) -> bool {
         let bandwidth = self.bandwidth();
         if bandwidth.0 as f64 >= self.full.0.0 as f64 * FULL_GAIN.0 {
             self.full = (bandwidth, 0);
         } else {
             self.full.1 += 1;
         }
-        let risen = match (self.round_min, self.min_rtt) {
-            (Some(least), Some((min, _))) if self.round_samples >= ROUND_SAMPLES => {
-                let threshold = (min / 8).clamp(Duration::from_millis(4), Duration::from_millis(16));
-                least >= min + threshold
-            }
-            _ => false,
-        };
-        risen || self.full.1 >= FULL_GAIN.1
+        self.full.1 >= FULL_GAIN.1
+    }
+
+    /// Before [`RISEN_SAMPLES`] there are zeros among them, so nothing has risen.
+    fn rtt_has_risen(&self) -> bool {
+        let Some((min, _)) = self.min_rtt else { return false };
+        let threshold = min + (min / 8).clamp(Duration::from_millis(4), Duration::from_millis(16));
+        self.recent.iter().all(|rtt| *rtt >= threshold)
     }
 
     fn bandwidth(&self) -> Rate {

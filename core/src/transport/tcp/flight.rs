@@ -68,7 +68,11 @@ impl Flight {
         // Segments end where they ended the first time; one that is cut anew replaces all that it touches.
         let first = self.segments.partition_point(|s| s.end <= start);
         let touched = self.segments.partition_point(|s| s.end < end).saturating_sub(first) + 1;
-        self.segments.iter_mut().skip(first).take(touched).for_each(|old| *old = Segment { end: old.end, ..segment });
+        self.segments
+            .iter_mut()
+            .skip(first)
+            .take(touched)
+            .for_each(|old| *old = Segment { end: old.end, ..segment });
         if self.segments.back().is_none_or(|last| last.end < end) {
             self.segments.push_back(segment);
         }

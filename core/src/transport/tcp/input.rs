@@ -56,7 +56,7 @@ impl<P: Stored> Tcp<P> {
         }
         if segment.flags.has(Flags::RST) {
             if acks_syn {
-                self.to_closed();
+                self.reach_closed();
             }
             return;
         }
@@ -147,7 +147,11 @@ impl<P: Stored> Tcp<P> {
         }
         if flags.has(Flags::RST) {
             // RFC 5961 section 3.2: exactly in place, or challenged.
-            if start == self.rcv_nxt as i64 { self.to_closed() } else { self.ack_now = true }
+            if start == self.rcv_nxt as i64 {
+                self.reach_closed()
+            } else {
+                self.ack_now = true
+            }
             return;
         }
         if flags.has(Flags::SYN) {
@@ -213,7 +217,11 @@ impl<P: Stored> Tcp<P> {
         let window = (segment.window as u64) << self.snd_scale;
         let echo = self.echo(now, segment);
         if ahead <= 0 {
-            if ahead == 0 && len == 0 && window == self.snd_wnd && !segment.flags.has(Flags::FIN) && self.max > self.una
+            if ahead == 0
+                && len == 0
+                && window == self.snd_wnd
+                && !segment.flags.has(Flags::FIN)
+                && self.max > self.una
                 && self.persist_at == Time::MAX
             {
                 self.input_duplicate(now, echo);
@@ -326,7 +334,7 @@ impl<P: Stored> Tcp<P> {
                     self.time_wait_at = now + TIME_WAIT;
                     State::TimeWait
                 }
-                State::LastAck => return self.to_closed(),
+                State::LastAck => return self.reach_closed(),
                 other => other,
             };
         }
@@ -349,8 +357,8 @@ impl<P: Stored> Tcp<P> {
         self.incoming.write(at, payload, skip, keep);
         if at == self.rcv_nxt && self.early.is_empty() {
             self.rcv_nxt += keep as u64;
-            // Full segments are counted by their bytes, as BSD does (a window that slid by two segments).
-            let full = self.config.stack.ack_every as u64 * self.mss as u64;
+            // As in BSD: a window that slid by two segments, or by half the buffer, is told at once.
+            let full = (self.config.stack.ack_every as u64 * self.mss as u64).min(self.config.receive_buffer.0 / 2);
             if self.rcv_nxt - self.last_ack_sent >= full { self.ack_now = true } else { self.delay_ack(now) }
         } else {
             self.early.insert(at, at + keep as u64);

@@ -282,7 +282,7 @@ impl<P: Stored> Tcp<P> {
             // Not nxt, which a timeout takes back: the peer would ignore what lies before its window.
             self.rst_wanted = Some((self.seq_of(self.max), None));
         }
-        self.to_closed();
+        self.reach_closed();
     }
 
     /// Bytes in order that the application has not taken.
@@ -390,7 +390,7 @@ impl<P: Stored> Tcp<P> {
         self.controller.on_start(&Start { now, mss: self.mss, initial_window, max_window });
     }
 
-    fn to_closed(&mut self) {
+    fn reach_closed(&mut self) {
         self.state = State::Closed;
         self.ack_now = false;
         (self.retransmit_at, self.persist_at) = (Time::MAX, Time::MAX);

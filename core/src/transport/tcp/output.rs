@@ -22,7 +22,7 @@ impl<P: Stored> Tcp<P> {
             self.delayed_ack_at = Time::MAX;
         }
         if self.time_wait_at <= now {
-            self.to_closed();
+            self.reach_closed();
         }
     }
 
@@ -114,7 +114,8 @@ impl<P: Stored> Tcp<P> {
     fn output_data(&mut self, now: Time) -> Option<Segment<P>> {
         let mss = self.mss as u64;
         let idle = self.max == self.una;
-        if idle && self.max > 0 && self.written > self.nxt && now.since(self.last_sent) >= self.rto.timeout() {
+        if idle && self.max > 0 && self.written > self.nxt && now.since(self.last_sent) >= self.rto.timeout()
+        {
             // Nothing in flight for a timeout: the old window no longer describes the path (4.4BSD; RFC 5681 section 4.1).
             let initial = Bytes(self.config.stack.initial_window as u64 * mss);
             if self.controller.congestion_window() > initial {
@@ -135,7 +136,7 @@ impl<P: Stored> Tcp<P> {
                 || (len == available && (idle || self.fin))
                 || len >= self.max_snd_wnd / 2
                 || self.nxt < self.max);
-        if !worth && !(fin_due && len == available) {
+        if !(worth || fin_due && len == available) {
             self.window_limited = available > len && allowed <= self.snd_wnd;
             if available > 0 && self.retransmit_at == Time::MAX && self.persist_at == Time::MAX {
                 self.probes = 0;

@@ -90,7 +90,11 @@ impl Recovery {
             if self.kind == Kind::NewReno && self.recover.is_some_and(|recover| view.una <= recover) {
                 return Action::None;
             }
-            controller.on_congestion(&Congestion { now: view.now, signal: Signal::Loss, flight: view.flight });
+            controller.on_congestion(&Congestion {
+                now: view.now,
+                signal: Signal::Loss,
+                flight: view.flight,
+            });
             match self.kind {
                 Kind::Tahoe => controller.set_congestion_window(Bytes(mss)),
                 Kind::Reno | Kind::NewReno => {

@@ -37,7 +37,9 @@ impl Ticks {
     #[inline]
     pub fn after(&self, now: Time, n: u64) -> Time {
         let tick = self.count(now) + n.max(1);
-        Time::from_nanos(tick.saturating_mul(self.period).saturating_add(self.phase).saturating_sub(self.period))
+        Time::from_nanos(
+            tick.saturating_mul(self.period).saturating_add(self.phase).saturating_sub(self.period),
+        )
     }
 
     /// `d` in whole ticks, rounded up.
@@ -143,11 +145,16 @@ impl Rto {
                 } else {
                     ((*srtt >> 3) + *rttvar) as u64
                 };
-                let ticks = doubled(base).clamp(slow.in_ticks(self.bounds.min), slow.in_ticks(self.bounds.max));
+                let ticks =
+                    doubled(base).clamp(slow.in_ticks(self.bounds.min), slow.in_ticks(self.bounds.max));
                 Duration::from_nanos(ticks * slow.period)
             }
             Estimator::Rfc6298 { srtt, rttvar } => {
-                let base = if *srtt == 0 { nanos(self.bounds.initial) } else { *srtt + (4 * *rttvar).max(GRANULARITY) };
+                let base = if *srtt == 0 {
+                    nanos(self.bounds.initial)
+                } else {
+                    *srtt + (4 * *rttvar).max(GRANULARITY)
+                };
                 let (min, max) = (nanos(self.bounds.min), nanos(self.bounds.max)); // (2.4), (2.5)
                 Duration::from_nanos(doubled(base.max(min)).min(max))
             }
@@ -203,7 +210,8 @@ mod tests {
     fn bsd_backs_off_to_64_times_and_64_s() {
         let mut rto = Rto::ticks(slow(0), BSD);
         rto.sample(Time::from_millis(14), Time::ZERO);
-        let timeouts: std::vec::Vec<u64> = (0..8).map(|_| (rto.timeout().as_millis() as u64, rto.back_off()).0).collect();
+        let timeouts: std::vec::Vec<u64> =
+            (0..8).map(|_| (rto.timeout().as_millis() as u64, rto.back_off()).0).collect();
         assert_eq!(timeouts, [1500, 3000, 6000, 12000, 24000, 48000, 64000, 64000]);
     }
 

@@ -19,7 +19,8 @@ fn every_second_full_segment_is_acknowledged_at_once() {
 
 #[test]
 fn bsd_acknowledges_a_lone_segment_at_the_next_fast_tick() {
-    for (phase, came, tick) in [(0, 210, 400), (0, 399, 400), (0, 400, 600), (50, 260, 450), (1250, 260, 450)] {
+    for (phase, came, tick) in [(0, 210, 400), (0, 399, 400), (0, 400, 600), (50, 260, 450), (1250, 260, 450)]
+    {
         let mut p = Puppet::new(Config { timer_phase: ms(phase), ..config(plain(net2())) });
         p.at(came).data(0, 500).at(1000);
         assert_eq!(p.sent_at(), [std::format!("{tick} . 500")], "phase {phase}, came at {came}");
@@ -97,7 +98,8 @@ fn a_delayed_ack_echoes_the_earlier_of_its_segments() {
     p.data(0, 988);
     p.stamp = stamp(20);
     p.data(988, 988);
-    let echo = |p: &mut Puppet| core::mem::take(&mut p.out).last().unwrap().1.options.timestamps.unwrap().echo;
+    let echo =
+        |p: &mut Puppet| core::mem::take(&mut p.out).last().unwrap().1.options.timestamps.unwrap().echo;
     assert_eq!(echo(&mut p), 10, "RFC 7323 section 4.3");
     p.stamp = stamp(30);
     p.data(2964, 988);
@@ -121,13 +123,17 @@ fn paws_rejects_a_segment_with_an_older_timestamp_but_not_after_24_days() {
     p.stamp = stamp(1000);
     p.data(100, 100);
     assert_eq!(p.tcp.delivered(), 200, "equal is not older");
+    p.at(100); // acknowledged: the next one's value becomes TS.Recent
     p.stamp = stamp(0x8000_0000 + 1000 - 1);
     p.data(200, 100);
     assert_eq!(p.tcp.delivered(), 300, "newer, modulo 2^32");
+    p.at(200).stamp = stamp(16);
+    p.data(300, 100);
+    assert_eq!(p.tcp.delivered(), 400, "and so is 16 after 2^31 + 999");
     p.stamp = stamp(5);
     p.now = Time::from_millis(25 * 24 * 3600 * 1000);
-    p.data(300, 100);
-    assert_eq!(p.tcp.delivered(), 400, "section 5.5: idle for 24 days");
+    p.data(400, 100);
+    assert_eq!(p.tcp.delivered(), 500, "section 5.5: idle for 24 days");
 }
 
 #[test]

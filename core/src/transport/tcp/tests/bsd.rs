@@ -46,8 +46,11 @@ fn a_delayed_ack_grows_the_window_like_any_other() {
     let mut p = opened(net2(), 4, 0);
     p.state();
     let got = rows(&mut p, &[2, 4]);
-    assert_table(&got, "ack 2: cwnd 5 ssthresh - sends 4 5 6
-                        ack 4: cwnd 6 ssthresh - sends 7 8 9");
+    assert_table(
+        &got,
+        "ack 2: cwnd 5 ssthresh - sends 4 5 6
+                        ack 4: cwnd 6 ssthresh - sends 7 8 9",
+    );
 }
 
 #[test]
@@ -136,8 +139,11 @@ fn a_window_update_in_recovery_ends_it_as_in_bsd() {
     rows(&mut p, &[1, 1, 1, 1, 1]);
     p.window += 100;
     let got = rows(&mut p, &[1, 9]);
-    assert_table(&got, "ack 1: cwnd 8 ssthresh 4 sends
-                        ack 9: cwnd 8.25 ssthresh 4 sends 10 11 12 13 14 15 16");
+    assert_table(
+        &got,
+        "ack 1: cwnd 8 ssthresh 4 sends
+                        ack 9: cwnd 8.25 ssthresh 4 sends 10 11 12 13 14 15 16",
+    );
 }
 
 /// What end 0 sends, from the first duplicate ACK on: ms since the start and segment number; and the whole.
@@ -186,7 +192,11 @@ fn a_single_loss_costs_reno_no_timeout() {
     for lost in [&[12][..], &[20], &[30]] {
         let lost: &'static [u64] = Vec::leak(lost.to_vec());
         let (net, lines) = path(net2(), lost);
-        assert_eq!((net.ends[0].counters().timeouts, net.ends[0].counters().retransmissions), (0, 1), "{lines:#?}");
+        assert_eq!(
+            (net.ends[0].counters().timeouts, net.ends[0].counters().retransmissions),
+            (0, 1),
+            "{lines:#?}"
+        );
     }
 }
 

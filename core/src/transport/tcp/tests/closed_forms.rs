@@ -10,10 +10,16 @@ use crate::wire::tcp::Payload;
 fn mean_window(period: u64, ack_every: u32) -> f64 {
     let delayed_ack = if ack_every == 1 { DelayedAck::None } else { DelayedAck::After(ms(200)) };
     let stack = Stack { delayed_ack, ack_every, ..plain(rfc()) };
-    let side = Config { receive_buffer: Bytes(1 << 22), send_buffer: Bytes(1 << 22), reads_at_once: true, ..config(stack) };
+    let side = Config {
+        receive_buffer: Bytes(1 << 22),
+        send_buffer: Bytes(1 << 22),
+        reads_at_once: true,
+        ..config(stack)
+    };
     let mut data = 0;
     // Growth per ACK, not per byte: what the formula's b means.
-    let ends = [Tcp::connect(side.clone(), reno_with(0, true, false)), Tcp::listen(side, reno_with(0, true, false))];
+    let ends =
+        [Tcp::connect(side.clone(), reno_with(0, true, false)), Tcp::listen(side, reno_with(0, true, false))];
     let mut net = Net::<Length>::of(ends).fate(0, move |_, s| {
         data += (s.payload.len() > 0) as u64;
         if data > 0 && data % period == 0 && s.payload.len() > 0 { Fate::Lose } else { Fate::Pass }
@@ -31,10 +37,15 @@ fn mean_window(period: u64, ack_every: u32) -> f64 {
 #[test]
 fn mathis_a_window_of_sqrt_3_over_2bp_under_periodic_loss() {
     // M. Mathis et al., "The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm", 1997.
-    for (period, ack_every, mathis) in [(1000, 1, 38.7), (10_000, 1, 122.5), (1000, 2, 27.4), (10_000, 2, 86.6)] {
+    for (period, ack_every, mathis) in
+        [(1000, 1, 38.7), (10_000, 1, 122.5), (1000, 2, 27.4), (10_000, 2, 86.6)]
+    {
         let window = mean_window(period, ack_every);
         std::println!("1/p {period} b {ack_every}: {window:.1} against {mathis}");
-        assert!((window / mathis - 1.0).abs() < 0.1, "1/p {period} b {ack_every}: {window:.1} against {mathis}");
+        assert!(
+            (window / mathis - 1.0).abs() < 0.1,
+            "1/p {period} b {ack_every}: {window:.1} against {mathis}"
+        );
     }
 }
 

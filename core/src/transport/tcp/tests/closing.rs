@@ -20,7 +20,11 @@ fn the_side_that_closes_first_goes_through_fin_wait_to_time_wait() {
     p.ack(1);
     assert_eq!(p.tcp.state(), State::FinWait2);
     p.data(0, 2000);
-    assert_eq!((p.sent(), p.tcp.readable()), (std::vec![". 2000".into()], 2000), "half closed: the peer still sends");
+    assert_eq!(
+        (p.sent(), p.tcp.readable()),
+        (std::vec![". 2000".into()], 2000),
+        "half closed: the peer still sends"
+    );
     fin(&mut p);
     assert_eq!((p.sent(), p.tcp.state()), (std::vec![". 2001".into()], State::TimeWait));
     p.at(59_999);
@@ -144,7 +148,11 @@ fn every_single_loss_around_the_close_is_survived() {
                         (net.apps[1].to_write, net.apps[1].close) = (500, second);
                         net = net.fate(from, move |n, _| if n == lost { Fate::Lose } else { Fate::Pass });
                         net.finish();
-                        assert!(net.now < Time::from_millis(200_000), "the last end closed only at {:?}", net.now);
+                        assert!(
+                            net.now < Time::from_millis(200_000),
+                            "the last end closed only at {:?}",
+                            net.now
+                        );
                     }
                 }
             }
@@ -154,13 +162,22 @@ fn every_single_loss_around_the_close_is_survived() {
 
 #[test]
 fn a_reset_counts_exactly_in_place_and_is_challenged_elsewhere_in_the_window() {
-    for (at, state, answer) in [(2000, State::Closed, None), (2001, State::Established, Some(". 2000")), (1999, State::Established, None), (99_000, State::Established, None)] {
+    for (at, state, answer) in [
+        (2000, State::Closed, None),
+        (2001, State::Established, Some(". 2000")),
+        (1999, State::Established, None),
+        (99_000, State::Established, None),
+    ] {
         let mut p = puppet();
         p.data(0, 2000);
         p.sent();
         p.seq = at;
         p.says(p.segment(Flags::RST, 0));
-        assert_eq!((p.tcp.state(), p.sent().first().map(|s| s.as_str())), (state, answer), "RFC 5961 section 3.2, at {at}");
+        assert_eq!(
+            (p.tcp.state(), p.sent().first().map(|s| s.as_str())),
+            (state, answer),
+            "RFC 5961 section 3.2, at {at}"
+        );
     }
 }
 
@@ -172,7 +189,11 @@ fn a_syn_in_a_connection_is_challenged() {
     for at in [500, 2000, 3000] {
         p.seq = at;
         p.says(p.segment(Flags::SYN, 0));
-        assert_eq!((p.sent(), p.tcp.state()), (std::vec![". 2000".into()], State::Established), "RFC 5961 section 4.2");
+        assert_eq!(
+            (p.sent(), p.tcp.state()),
+            (std::vec![". 2000".into()], State::Established),
+            "RFC 5961 section 4.2"
+        );
     }
 }
 

@@ -69,7 +69,14 @@ impl<P: Load> Net<P> {
             count: 0,
         };
         let app = App { to_write: 0, close: Close::Never, written: 0, read: 0, reads_from: Time::ZERO };
-        Net { now: Time::ZERO, ends, pipes: [pipe(), pipe()], apps: [app; 2], transit: BTreeMap::new(), order: 0 }
+        Net {
+            now: Time::ZERO,
+            ends,
+            pipes: [pipe(), pipe()],
+            apps: [app; 2],
+            transit: BTreeMap::new(),
+            order: 0,
+        }
     }
 
     /// The first end writes `bytes`, then both close.
@@ -175,7 +182,8 @@ impl<P: Load> Net<P> {
     /// When something happens next.
     pub fn next(&self) -> Option<Time> {
         let wakes = self.ends.iter().filter_map(|end| end.wake_at());
-        wakes.inspect(|at| assert!(*at > self.now, "a timer due at {at:?} was not run at {:?}", self.now))
+        wakes
+            .inspect(|at| assert!(*at > self.now, "a timer due at {at:?} was not run at {:?}", self.now))
             .chain(self.transit.keys().next().map(|(at, _)| *at))
             .chain(self.apps.iter().map(|a| a.reads_from).filter(|at| *at > self.now))
             .min()
@@ -210,7 +218,12 @@ impl<P: Load> Net<P> {
                 break;
             }
             let states = self.ends.each_ref().map(|end| end.state());
-            assert!(self.step(), "no wake-up at {:?} though work remains: {states:?} {:?}", self.now, self.apps);
+            assert!(
+                self.step(),
+                "no wake-up at {:?} though work remains: {states:?} {:?}",
+                self.now,
+                self.apps
+            );
             assert!(step < 3_000_000, "no end in sight at {:?}: {states:?} {:?}", self.now, self.apps);
         }
         self.now = self.now.max(self.apps[0].reads_from).max(self.apps[1].reads_from);

@@ -96,5 +96,8 @@ fn a_full_ack_leaves_no_burst() {
     rows(&mut p, &[0, 0, 0]);
     p.tcp.written = 10_000; // nothing new to send, so nothing is in flight behind the full ACK
     let row = p.row(10);
-    assert_eq!(row, "ack 10: cwnd 4 ssthresh 5 sends", "min(5, max(0, 1) + 1), grown by the same ACK in slow start");
+    assert_eq!(
+        row, "ack 10: cwnd 4 ssthresh 5 sends",
+        "min(5, max(0, 1) + 1), grown by the same ACK in slow start"
+    );
 }

@@ -57,7 +57,10 @@ impl Puppet {
         while let Some(wake) = self.tcp.wake_at().filter(|w| *w <= at) {
             self.now = wake;
             self.flush();
-            assert!(self.tcp.wake_at() > Some(wake) || self.tcp.wake_at().is_none(), "a due timer was not run");
+            assert!(
+                self.tcp.wake_at() > Some(wake) || self.tcp.wake_at().is_none(),
+                "a due timer was not run"
+            );
         }
         self.now = self.now.max(at);
         self.flush();
@@ -150,7 +153,7 @@ fn line(s: &Segment<Vec<u8>>, iss: u32) -> String {
             line += letter;
         }
     }
-    if s.payload.len() > 0 {
+    if !s.payload.is_empty() {
         line += &format!("{at}:{}", at + s.payload.len() as u32);
     } else if line.is_empty() {
         line = format!(". {ack}");

@@ -239,5 +239,9 @@ fn what_lies_beyond_the_window_is_not_taken() {
     p.seq = 90_000;
     p.sent();
     p.says(p.segment(Flags::ACK, 100));
-    assert_eq!((p.sent(), p.tcp.counters().unacceptable), (std::vec![". 3000".into()], 1), "far beyond: an ACK says where we are");
+    assert_eq!(
+        (p.sent(), p.tcp.counters().unacceptable),
+        (std::vec![". 3000".into()], 1),
+        "far beyond: an ACK says where we are"
+    );
 }

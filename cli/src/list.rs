@@ -1,0 +1,95 @@
+//! `narrows list`, `schema`: what there is, and how it is written.
+
+use crate::Stop;
+use clap::Args as ClapArgs;
+use narrows_core::registry::{Kind, Parameter};
+use narrows_core::transport::tcp::stack;
+use narrows_core::{congestion, qdisc};
+use narrows_lab::{metric, schema};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(ClapArgs)]
+pub struct Args {
+    /// Only what has this word in its name, with all its parameters
+    name: Option<String>,
+    /// Where the papers are
+    #[arg(long, value_name = "DIR", default_value = "papers")]
+    papers: PathBuf,
+}
+
+pub fn list(args: Args) -> Result<ExitCode, Stop> {
+    let wanted = args.name.as_deref();
+    let mut found = false;
+    let mut section = |title: &str, entries: Vec<(&str, String, Vec<Parameter>)>| {
+        let matching: Vec<_> = entries.into_iter().filter(|(name, ..)| wanted.is_none_or(|w| name.contains(w))).collect();
+        if matching.is_empty() {
+            return;
+        }
+        found = true;
+        println!("{title}");
+        for (name, summary, parameters) in matching {
+            println!("  {name:<18} {summary}");
+            if wanted.is_some() {
+                parameters.iter().for_each(parameter);
+            }
+        }
+    };
+    let inner = |d: Option<&str>| d.map_or(String::new(), |d| format!(" [around {d} if no `inner` is given]"));
+    section(
+        "Congestion control (flow.controller)",
+        congestion::REGISTRY.iter().map(|e| (e.name, format!("{}{}", e.summary, inner(e.decorates)), e.parameters.to_vec())).collect(),
+    );
+    section(
+        "Queue disciplines (link.queue)",
+        qdisc::REGISTRY
+            .iter()
+            .map(|e| (e.name, format!("{}{}", e.summary, if e.contains { " [takes `inner`]" } else { "" }), e.parameters.to_vec()))
+            .collect(),
+    );
+    section(
+        "TCP stacks (flow.stack)",
+        stack::REGISTRY
+            .iter()
+            .map(|e| {
+                let with = |p: &Parameter| {
+                    let own = e.values.iter().find(|(name, _)| *name == p.name).map(|(_, value)| *value);
+                    Parameter { default: own.unwrap_or(p.default), ..*p }
+                };
+                (e.name, e.summary.to_string(), stack::PARAMETERS.iter().map(with).collect())
+            })
+            .collect(),
+    );
+    section("Metrics of claims", metric::REGISTRY.iter().map(|m| (m.name, m.meaning.to_string(), Vec::new())).collect());
+    let papers = if Path::new(&args.papers).is_dir() { narrows_lab::paper::all(&args.papers)? } else { Vec::new() };
+    section(
+        "Papers (narrows reproduce)",
+        papers.iter().map(|p| (p.claims.paper.short.as_str(), format!("{} ({})", p.claims.paper.title, p.claims.paper.year), Vec::new())).collect(),
+    );
+    if let (Some(name), false) = (wanted, found) {
+        return Err(Stop::Refused(miette::miette!("nothing here has `{name}` in its name: `narrows list` shows everything")));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parameter(p: &Parameter) {
+    let takes = match p.kind {
+        Kind::Bytes => "64KiB".to_string(),
+        Kind::Limit => "64KiB or 32p".to_string(),
+        Kind::Rate => "45Mbit/s".to_string(),
+        Kind::Time => "30ms".to_string(),
+        Kind::Ratio => "1.25".to_string(),
+        Kind::Count => "4".to_string(),
+        Kind::Flag => "true or false".to_string(),
+        Kind::List => "[3, 4]".to_string(),
+        Kind::Word(words) => words.join(" | "),
+    };
+    let default = if p.default.is_empty() { "must be given".to_string() } else { format!("default {}", p.default) };
+    println!("      {:<20} {default}  (takes {takes})", p.name);
+    println!("      {:<20}   {}", "", p.meaning);
+}
+
+pub fn schema() -> Result<ExitCode, Stop> {
+    println!("{}", serde_json::to_string_pretty(&schema::json_schema()).expect("a schema is JSON"));
+    Ok(ExitCode::SUCCESS)
+}
