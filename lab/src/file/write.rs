@@ -139,7 +139,7 @@ fn part(family: Family, part_: &Part) -> String {
     let Part { name, settings, inner } = part_;
     let mut text = format!("{{ {} = {}", family.key(), quoted(name));
     for (key, value) in &settings.0 {
-        if key != "extra" { text += &format!(", {key} = {}", write(value)); }
+        text += &format!(", {key} = {}", write(value));
     }
     if let Some(inner) = inner {
         text += &format!(", inner = {}", part(family, inner));

@@ -44,6 +44,11 @@ fn links_by_name_and_what_differs_backward() {
     let s = with("link.sender>r1.backward.queue.limit", "90p");
     assert_eq!(s.links[0].backward.queue.settings.value("limit"), Some(&Value::Packets(90)));
     assert_eq!(s.links[0].forward.queue.settings.value("limit"), Some(&Value::Bytes(Bytes(1 << 20))));
+    let document = document().with("link.sender>r1.queue", "loss:0.5").unwrap();
+    let s = document.with("link.sender>r1.backward.queue.probability", "0.1").unwrap().scenario().unwrap();
+    let [there, back] =
+        [true, false].map(|forward| s.links[0].line(forward).queue.settings.ratio("probability"));
+    assert_eq!((there, back), (0.5, 0.1), "what backward does not say is as the link's");
     assert!(with("link.delay", "3ms").links.iter().all(|l| l.forward.delay == Duration::from_millis(3)));
 }
 
