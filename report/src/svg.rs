@@ -525,14 +525,20 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_outside_the_plot() {
-        let wild = vec![(-50.0, -50.0), (5.0, 500.0), (60.0, 5.0), (5.0, 5.0), (f64::NAN, 1.0)];
-        for style in [Style::Line, Style::Step, Style::Points, Style::Curve(Mark::Plus)] {
-            let svg = render(&figure(style, wild.clone())).unwrap();
-            let numbers = svg.split([' ', ',', '"', '\n']).filter_map(|n| n.parse::<f64>().ok());
-            let (low, high) = numbers.fold((0.0f64, 0.0f64), |(l, h), n| (l.min(n), h.max(n)));
-            assert!(low >= -100.0 && high <= 3520.0, "{style:?}: {low} to {high}");
-        }
+    fn a_line_is_cut_where_it_leaves_the_plot() {
+        let figure = figure(Style::Line, Vec::new());
+        let mut plot = Plot::new(&figure);
+        (plot.x.pixels, plot.y.pixels) = ((0.0, 100.0), (100.0, 0.0));
+        let inside = vec![(10.0, 10.0), (20.0, 90.0), (30.0, 10.0)];
+        assert_eq!(
+            plot.clipped(&inside),
+            [[(10, 10), (20, 90), (30, 10)]],
+            "what lies inside stays one line"
+        );
+        let through = [(-50.0, 50.0), (50.0, 50.0), (50.0, 200.0), (60.0, 200.0), (60.0, 50.0)];
+        assert_eq!(plot.clipped(&through), [vec![(0, 50), (50, 50), (50, 100)], vec![(60, 100), (60, 50)]]);
+        assert!(plot.clipped(&[(-60.0, 20.0), (20.0, -60.0)]).is_empty(), "past the corner");
+        assert!(!plot.holds((50.0, 120.0)) && !plot.holds((-20.0, 50.0)) && plot.holds((50.0, 100.0)));
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct Start {
     pub initial_window: Bytes,
     /// The largest window the connection can ever use: 65535 scaled by the negotiated shift.
     pub max_window: Bytes,
+    /// The RTT of the handshake, if its segments were sent only once.
+    pub rtt: Option<Duration>,
 }
 
 /// A data segment was sent.

@@ -107,7 +107,7 @@ proptest! {
             let mut c = build(entry, &[], seed);
             let (segment, mut now) = (mss as u64, Time::from_millis(seed % 1000));
             let (mut una, mut max, mut min_rtt, mut round, mut duplicates) = (0u64, 0u64, None, 0u64, 0);
-            c.on_start(&Start { now, mss, initial_window: Bytes(initial * segment), max_window: Bytes(max_window) });
+            c.on_start(&Start { now, mss, initial_window: Bytes(initial * segment), max_window: Bytes(max_window), rtt: None });
             for step in &steps {
                 match *step {
                     Step::Send if max - una < c.window().0 => {
@@ -164,6 +164,7 @@ fn reno(extra: u64, validate: bool, count_bytes: bool) -> Box<dyn Controller> {
         mss: 1000,
         initial_window: Bytes(10_000),
         max_window: Bytes(100_000),
+        rtt: None,
     });
     c
 }

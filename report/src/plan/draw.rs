@@ -356,7 +356,7 @@ pub(crate) fn stalls(run: &Outcome, flow: &FlowSummary) -> Vec<(f64, f64)> {
         }
         // A segment's series value may be its first offset: one that starts at or after the ACK is outstanding.
         let outstanding = sent.is_empty() || highest >= ack || !flow.completed;
-        if to - from > 0.01 && outstanding && (to < end || !flow.completed) {
+        if to - from > shortest && outstanding && (to < end || !flow.completed) {
             gaps.push((from, to));
         }
     }

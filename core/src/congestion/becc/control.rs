@@ -258,7 +258,8 @@ impl Word for Counted<'_> {
         Counted { value: self.value.plus(other.value), meter }
     }
     fn times_over(self, by: Self, over: Self) -> Self {
-        let meter = self.note(over, |o| (o.multiplications, o.divisions) = (o.multiplications + 1, o.divisions + 1));
+        let meter =
+            self.note(over, |o| (o.multiplications, o.divisions) = (o.multiplications + 1, o.divisions + 1));
         Counted { value: self.value.times_over(by.value, over.value), meter }
     }
     fn grown(self, fraction: u32) -> Self {

@@ -6,13 +6,15 @@
 //!   too late for a buffer of two BDP), or when the bandwidth has not grown by a quarter for three rounds (BBR's "full pipe",
 //!   draft-ietf-ccwg-bbr section 5.3.1.2). The first window is set then; should it be too small, it grows by tracking.
 //! * `windowed`: the most of the last rounds instead of since the last loss; the least of the last seconds instead of ever.
-//!   When a smallest RTT has grown old, the window is halved for two rounds so that a true one can be seen: a route that has
-//!   become longer is found, a standing queue is not mistaken for one.
+//!   When a smallest RTT has grown old, half the bandwidth-delay product must do for 200 ms so that a true one can be seen
+//!   (BBR's ProbeRTT, draft-ietf-ccwg-bbr section 5.3.4): a route that has become longer is found, and a standing queue is not
+//!   mistaken for one. Flows that share a queue see it empty at the same time, so from then on they look together.
 //! * `per_ack`: delivery-rate samples, whose interval is the longer of sending and acknowledging, instead of what falls into
 //!   30 ms: no quantisation, and compressed ACKs do not look like bandwidth.
 //! * `track`: follow `bandwidth x RTT + headroom` every round instead of probing by a quarter every 1.5 s. A flow that keeps a
 //!   constant number of segments queued obeys FAST's law w = (minRTT/RTT) w + alpha (Wei, Jin, Low, Hegde 2006), whose rest point
-//!   gives flows with equal alpha equal rates; growth by alpha per round also finds freed bandwidth in a few round trips.
+//!   gives flows with equal alpha equal rates; growth by alpha per round also finds freed bandwidth in a few round trips. Ours
+//!   gives way where the queue grows long, see [`Estimator::window`].
 //! * `pacing`: the window spread over the RTT, so that shallow buffers see no bursts.
 
 use crate::congestion::{Ack, Start};
@@ -35,8 +37,9 @@ pub struct Switches {
     pub pacing: bool,
 }
 
-/// Rounds at half the window when the smallest RTT has grown old: what is in flight must pass before a sample is clean.
-const DRAIN_ROUNDS: u64 = 2;
+/// How long the queue is drained when the smallest RTT has grown old, and at least how many rounds: what was in flight must
+/// pass before a sample is clean. BBR: ProbeRTTDuration.
+const DRAIN: (Duration, u64) = (Duration::from_millis(200), 2);
 /// RTTs in a row before a rise is believed.
 const RISEN_SAMPLES: usize = 4;
 /// Growth that shows the path was not yet full, and how many rounds without it mean it is.
@@ -56,8 +59,17 @@ pub struct Estimator {
     recent: [Duration; RISEN_SAMPLES],
     samples: usize,
     full: (Rate, u32),
-    /// The round in which draining ends, and the smallest RTT seen in its last round.
-    draining: Option<(u64, Option<Duration>)>,
+    draining: Option<Drain>,
+}
+
+/// The queue is being drained.
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    until: Time,
+    /// The round after which samples are clean, and draining may end.
+    clean: u64,
+    /// The smallest clean RTT so far.
+    least: Option<Duration>,
 }
 
 impl Estimator {
@@ -81,13 +93,16 @@ impl Estimator {
         !(s.early || s.windowed || s.per_ack || s.track)
     }
 
-    /// The connection begins.
-    pub fn on_start(&mut self, _start: &Start) {}
+    /// The connection begins; its handshake may have met an emptier queue than any data will.
+    pub fn on_start(&mut self, start: &Start) {
+        self.min_rtt = start.rtt.map(|rtt| (rtt, start.now));
+    }
 
     /// A period of `swnd_timer` ended at `now` with `bytes` acknowledged in it.
     #[inline]
     pub fn on_bin(&mut self, _now: Time, bytes: u32, period: Duration) {
-        if !self.switches.per_ack && !self.silent()
+        if !self.switches.per_ack
+            && !self.silent()
             && let Some(rate) = Rate::over(Bytes(bytes as u64), period)
         {
             self.note_rate(rate);
@@ -108,10 +123,10 @@ impl Estimator {
         if self.min_rtt.is_none_or(|(min, _)| rtt <= min) {
             self.min_rtt = Some((rtt, now));
         }
-        if let Some((end, least)) = &mut self.draining
-            && self.round + 1 >= *end
+        if let Some(drain) = &mut self.draining
+            && self.round + 1 >= drain.clean
         {
-            *least = Some(least.map_or(rtt, |l| l.min(rtt)));
+            drain.least = Some(drain.least.map_or(rtt, |l| l.min(rtt)));
         }
     }
 
@@ -144,12 +159,15 @@ impl Estimator {
                 self.rates.pop_front();
             }
             match self.draining {
-                Some((end, least)) if self.round >= end => {
+                Some(drain) if self.round >= drain.clean && now >= drain.until => {
                     self.draining = None;
-                    self.min_rtt = least.map(|l| (l, now)).or(self.min_rtt.map(|(min, _)| (min, now)));
+                    self.min_rtt = drain.least.or(self.min_rtt.map(|(min, _)| min)).map(|min| (min, now));
                 }
-                None if bounded && self.min_rtt.is_some_and(|(_, at)| now.since(at) > self.switches.rtt_window) => {
-                    self.draining = Some((self.round + DRAIN_ROUNDS, None));
+                None if bounded
+                    && self.min_rtt.is_some_and(|(_, at)| now.since(at) > self.switches.rtt_window) =>
+                {
+                    self.draining =
+                        Some(Drain { until: now + DRAIN.0, clean: self.round + DRAIN.1, least: None });
                 }
                 _ => {}
             }
@@ -195,14 +213,31 @@ impl Estimator {
         if !self.switches.windowed {
             self.rates.clear();
         }
-        let headroom = if self.switches.track { self.switches.headroom * mss as u64 } else { 0 };
-        Some(bandwidth.bytes_in(min).0 + headroom)
+        Some(bandwidth.bytes_in(min).0 + self.headroom(mss, min))
     }
 
-    /// `snd_swnd`, or half of it while draining.
+    /// Bytes to keep queued when tracking. Many flows' headrooms add up: once the queue they make lasts longer than a quarter
+    /// of the smallest RTT (what the paper lets a probe add) each gives way in proportion. All see the same queue, so shares stay equal, and it grows only with the
+    /// square root of their number.
+    fn headroom(&self, mss: u32, min: Duration) -> u64 {
+        if !self.switches.track {
+            return 0;
+        }
+        let most = self.switches.headroom * mss as u64;
+        let queue = nanos(self.recent.iter().min().map_or(Duration::ZERO, |least| least.saturating_sub(min)));
+        let patience = nanos(min) / 4;
+        if queue > patience { (most as u128 * patience as u128 / queue as u128) as u64 } else { most }
+    }
+
+    /// `snd_swnd`; while draining no more than half of what the path holds without a queue, but two segments.
     #[inline]
     pub fn bound(&self, snd_swnd: u64, mss: u32) -> u64 {
-        if self.draining.is_some() { (snd_swnd / 2).max(2 * mss as u64) } else { snd_swnd }
+        match (self.draining, self.min_rtt) {
+            (Some(_), Some((min, _))) => {
+                snd_swnd.min(self.bandwidth().bytes_in(min).0 / 2).max(2 * mss as u64)
+            }
+            _ => snd_swnd,
+        }
     }
 
     /// The retransmission timer fired: what was being drained is gone.

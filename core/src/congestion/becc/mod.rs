@@ -35,10 +35,19 @@ use core::time::Duration;
 use estimate::{Estimator, Switches};
 
 /// The literal reading: eq. (1) as printed with alpha = 0.75, gains by shifts.
-pub const LITERAL: Reading =
-    Reading { sample_weight: 1 << 14, window_gain: WINDOW_GAIN, expected_gain: EXPECTED_GAIN, expect_from_measured: false };
+pub const LITERAL: Reading = Reading {
+    sample_weight: 1 << 14,
+    window_gain: WINDOW_GAIN,
+    expected_gain: EXPECTED_GAIN,
+    expect_from_measured: false,
+};
 
-const fn parameter(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Parameter {
+const fn parameter(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    meaning: &'static str,
+) -> Parameter {
     Parameter { name, kind, default, meaning }
 }
 
@@ -118,7 +127,10 @@ impl Becc {
     pub fn new(settings: &Settings, inner: Box<dyn Controller>, rng: Rng) -> Result<Self, Unfit> {
         let period = positive_time(settings, "ms_period")?;
         if period.subsec_nanos() % 1_000_000 != 0 || period > Duration::from_secs(60) {
-            return Err(Unfit::new("ms_period", "ms_period counts whole milliseconds up to 60s: write for example 30ms"));
+            return Err(Unfit::new(
+                "ms_period",
+                "ms_period counts whole milliseconds up to 60s: write for example 30ms",
+            ));
         }
         let alpha = within(settings, "alpha", 0.0, 1.0)?;
         let sample_weight = if settings.word("alpha_weighs") == "old" { 1.0 - alpha } else { alpha };
@@ -165,6 +177,7 @@ impl Becc {
     /// Runs the callouts that are due, `swnd_timer` before `swnd_update` where they coincide.
     #[inline]
     fn catch_up(&mut self, now: Time) {
+        self.skip_silence(now);
         while self.next_timer.min(self.next_update) <= now {
             if self.next_timer <= self.next_update {
                 let bin = self.block.t_acked;
@@ -178,6 +191,23 @@ impl Becc {
                 self.next_update += self.update_period;
             }
         }
+    }
+
+    /// After a long silence both callouts only repeat themselves: `swnd_timer` has nothing to count, `swnd_update` enlarges and
+    /// takes back in turn. Whole pairs of updates are skipped, so that an hour of idling costs no more than a second.
+    #[inline]
+    fn skip_silence(&mut self, now: Time) {
+        let pair = 2 * self.update_period;
+        let silent =
+            self.block.t_acked == 0 && self.block.t_msrd_th == 0 && self.block.mode != Mode::NotUpdate;
+        if !silent || now.since(self.next_update) < 2 * pair {
+            return;
+        }
+        let skipped = (nanos(now.since(self.next_update)) / nanos(pair) - 1) * nanos(pair);
+        self.next_update += Duration::from_nanos(skipped);
+        let period = nanos(self.period);
+        self.next_timer +=
+            Duration::from_nanos(nanos(self.next_update.since(self.next_timer)) / period * period);
     }
 
     fn bounded(&self) -> bool {
@@ -217,7 +247,9 @@ impl Controller for Becc {
 
     #[inline]
     fn on_ack(&mut self, ack: &Ack) {
-        self.catch_up(ack.now);
+        if self.next_timer.min(self.next_update) <= ack.now {
+            self.catch_up(ack.now);
+        }
         self.block.acked(ack.acked.0.min(u32::MAX as u64) as u32);
         if let Some(echo) = ack.echo {
             self.block.rtt((echo.as_millis() as u64).min(u32::MAX as u64) as u32);

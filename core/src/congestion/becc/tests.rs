@@ -52,10 +52,16 @@ fn the_rate_is_exact_far_above_32_bit_products() {
 fn swnd_update_walks_through_its_modes() {
     let mut b = ControlBlock { snd_swnd: 80_000, t_msrd_th: 1_000_000, ..block() };
     b.swnd_update(&LITERAL);
-    assert_eq!((b.snd_swnd, b.pre_snd_swnd, b.expct_th, b.mode), (100_000, 80_000, 1_125_000, Mode::Updating));
+    assert_eq!(
+        (b.snd_swnd, b.pre_snd_swnd, b.expct_th, b.mode),
+        (100_000, 80_000, 1_125_000, Mode::Updating)
+    );
     b.t_msrd_th = 1_250_000; // it rose: once more, and the *expectation* grows, not the measurement
     b.swnd_update(&LITERAL);
-    assert_eq!((b.snd_swnd, b.pre_snd_swnd, b.expct_th, b.mode), (125_000, 100_000, 1_265_625, Mode::Updating));
+    assert_eq!(
+        (b.snd_swnd, b.pre_snd_swnd, b.expct_th, b.mode),
+        (125_000, 100_000, 1_265_625, Mode::Updating)
+    );
     b.t_msrd_th = b.expct_th; // equality is not "larger"
     b.swnd_update(&LITERAL);
     assert_eq!((b.snd_swnd, b.mode), (100_000, Mode::UpdateStart));
@@ -142,14 +148,18 @@ mod in_a_connection {
     }
 
     fn reno() -> Box<dyn Controller> {
-        let all = [("extra", Value::Count(8)), ("validate", Value::Flag(false)), ("count_bytes", Value::Flag(false))];
+        let all = [
+            ("extra", Value::Count(8)),
+            ("validate", Value::Flag(false)),
+            ("count_bytes", Value::Flag(false)),
+        ];
         Box::new(Reno::new(&Settings(all.into_iter().map(|(k, v)| (k.to_string(), v)).collect())).unwrap())
     }
 
     fn becc(change: &[(&str, Value)]) -> Becc {
         let mut b = Becc::new(&settings(&ENTRY, change), reno(), Rng::new(1, 1)).unwrap();
         let max_window = Bytes(65_535 << 5);
-        b.on_start(&Start { now: Time::ZERO, mss: 4300, initial_window: Bytes(4300), max_window });
+        b.on_start(&Start { now: Time::ZERO, mss: 4300, initial_window: Bytes(4300), max_window, rtt: None });
         b
     }
 
@@ -210,21 +220,51 @@ mod in_a_connection {
         ack(&mut b, 3001, 4300, 280_000);
         assert_eq!((b.block().snd_swnd, b.block().mode), (158_025, Mode::Updating));
         ack(&mut b, 4501, 4300, 284_300);
-        assert_eq!((b.block().snd_swnd, b.block().mode), (126_420, Mode::UpdateStart), "the rate did not follow");
+        assert_eq!(
+            (b.block().snd_swnd, b.block().mode),
+            (126_420, Mode::UpdateStart),
+            "the rate did not follow"
+        );
+    }
+
+    #[test]
+    fn silence_that_is_skipped_ends_as_silence_that_is_counted() {
+        for minutes in [1, 7, 60 * 24] {
+            let (mut counted, mut skipped) = (becc(&[]), becc(&[]));
+            for b in [&mut counted, &mut skipped] {
+                (0..63).for_each(|i| ack(b, 10, 4300, i * 4300));
+                duplicate(b, 40, 4, 270_900, 500_000);
+                b.set_congestion_window(Bytes(1 << 20));
+                ack(b, 6000, 4300, 280_000);
+            }
+            // The first looks in every 2 s, so nothing is ever long enough to be skipped.
+            let end = minutes * 60_000;
+            (6..end / 1000).step_by(2).for_each(|s| counted.catch_up(Time::from_millis(s * 1000)));
+            [&mut counted, &mut skipped].into_iter().for_each(|b| b.catch_up(Time::from_millis(end)));
+            let state =
+                |b: &Becc| (b.next_timer, b.next_update, b.block.snd_swnd, b.block.mode, b.block.t_msrd_th);
+            assert_eq!(state(&counted), state(&skipped), "{minutes} minutes");
+        }
     }
 
     #[test]
     fn a_timeout_alone_leaves_the_bandwidth_window_as_it_is() {
         let mut b = becc(&[]);
         ack(&mut b, 10, 4300, 4300);
-        b.on_congestion(&Congestion { now: Time::from_millis(1500), signal: Signal::Timeout, flight: Bytes(86_000) });
+        b.on_congestion(&Congestion {
+            now: Time::from_millis(1500),
+            signal: Signal::Timeout,
+            flight: Bytes(86_000),
+        });
         assert_eq!(b.block().snd_swnd, UNLIMITED);
         assert_eq!(b.window(), Bytes(4300));
     }
 
     #[test]
     fn refused_settings_say_what_would_fit() {
-        let make = |name: &str, value| Becc::new(&settings(&ENTRY, &[(name, value)]), reno(), Rng::new(1, 1)).err().unwrap();
+        let make = |name: &str, value| {
+            Becc::new(&settings(&ENTRY, &[(name, value)]), reno(), Rng::new(1, 1)).err().unwrap()
+        };
         for (name, value) in [
             ("trigger", Value::Count(0)),
             ("ms_period", Value::Time(Duration::from_micros(500))),
@@ -234,7 +274,11 @@ mod in_a_connection {
         ] {
             let refused = make(name, value);
             assert_eq!(refused.parameter, name);
-            assert!(refused.advice.contains("write") || refused.advice.contains("for example") || refused.advice.contains("paper"));
+            assert!(
+                refused.advice.contains("write")
+                    || refused.advice.contains("for example")
+                    || refused.advice.contains("paper")
+            );
         }
     }
 }

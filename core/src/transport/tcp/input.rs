@@ -63,7 +63,6 @@ impl<P: Stored> Tcp<P> {
         if !segment.flags.has(Flags::SYN) {
             return;
         }
-        let sent = self.last_sent;
         self.learn_options(now, &segment);
         self.snd_wnd = segment.window as u64;
         self.max_snd_wnd = self.snd_wnd;
@@ -71,9 +70,6 @@ impl<P: Stored> Tcp<P> {
         if !acks_syn {
             self.state = State::SynReceived; // simultaneous open: our SYN goes again, with an ACK
             return;
-        }
-        if self.rto.backoff() == 0 {
-            self.rto.sample(now, sent); // Karn: only a SYN sent once is timed
         }
         self.retransmit_at = Time::MAX;
         self.state = State::Established;
@@ -208,9 +204,6 @@ impl<P: Stored> Tcp<P> {
         if self.state == State::SynReceived {
             self.state = State::Established;
             self.retransmit_at = Time::MAX;
-            if self.rto.backoff() == 0 {
-                self.rto.sample(now, self.last_sent);
-            }
             self.snd_wnd = (segment.window as u64) << self.snd_scale;
             self.start(now);
         }
