@@ -257,6 +257,18 @@ pub const REGISTRY: &[Metric] = &[
             jain(&rates).ok_or_else(|| Undefined::new("none of the flows delivered anything"))
         }
     ),
+    metric!(
+        "sum_rto_count_in",
+        ONE,
+        Flows("window"),
+        "retransmission timeouts of all flows whose name begins so, within a window of time",
+        |r| {
+            let each = r.flows()?.into_iter().map(|f| {
+                Ok(r.events_of(&f.name, EventKind::Timeout)?.filter(|e| r.in_window(e.time_s)).count())
+            });
+            Ok(each.sum::<Measured<usize>>()? as f64)
+        }
+    ),
     metric!("queue_delay_p50", TIME, Queue, "median time spent waiting in the queue", |r| Ok(r
         .queue_delay()?
         .p50)),
@@ -421,13 +433,25 @@ impl<'a> Run<'a> {
 
     /// Every event of a kind; undefined if the run counted more than it kept.
     fn all_events(&self, kind: EventKind) -> Measured<impl Iterator<Item = &'a Event> + use<'a>> {
-        let (kept, counted) = (self.kept(kind).count() as u64, counted(self.flow()?, kind));
-        if kept < counted {
+        self.events_of(&self.flow()?.name, kind)
+    }
+
+    /// The same of any flow.
+    fn events_of(
+        &self,
+        flow: &'a str,
+        kind: EventKind,
+    ) -> Measured<impl Iterator<Item = &'a Event> + use<'a>> {
+        let outcome = self.outcome;
+        let kept = move || outcome.events.iter().filter(move |e| e.kind == kind && e.flow == flow);
+        let summary = outcome.flow(flow).ok_or_else(|| Undefined(format!("there is no flow {flow}")))?;
+        let (kept_count, counted) = (kept().count() as u64, counted(summary, kind));
+        if kept_count < counted {
             return Err(Undefined(format!(
-                "{kept} of {counted} {kind:?} events were kept: set [record] flows = true, or run shorter"
+                "{kept_count} of {counted} {kind:?} events were kept: set [record] flows = true, or run shorter"
             )));
         }
-        Ok(self.kept(kind))
+        Ok(kept())
     }
 
     /// The first event of a kind; undefined if there was none, or if it was not recorded.

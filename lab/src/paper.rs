@@ -129,7 +129,7 @@ fn listed(names: &[&str]) -> String {
     if names.is_empty() { "nothing".into() } else { names.join(", ") }
 }
 
-/// Folders that hold a `claims.toml`, in order of name.
+/// Folders that hold a `claims.toml`, in order of name: papers, and within a paper's folder what goes beyond it.
 fn folders(papers: &Path) -> Result<Vec<PathBuf>, Error> {
     let name = papers.display().to_string();
     let refuse = |e| {
@@ -140,6 +140,7 @@ fn folders(papers: &Path) -> Result<Vec<PathBuf>, Error> {
     for entry in std::fs::read_dir(papers).map_err(refuse)? {
         let path = entry.map_err(refuse)?.path();
         if path.join("claims.toml").is_file() {
+            found.extend(folders(&path)?);
             found.push(path);
         }
     }

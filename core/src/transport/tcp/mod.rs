@@ -388,7 +388,7 @@ impl<P: Stored> Tcp<P> {
         let initial_window = Bytes(self.config.stack.initial_window as u64 * self.mss as u64);
         self.retries = 0;
         let rtt = (self.rto.backoff() == 0).then(|| now.since(self.last_sent));
-        if let Some(rtt) = rtt {
+        if rtt.is_some() {
             self.rto.sample(now, self.last_sent); // Karn: only a handshake that was sent once is timed
         }
         self.controller.on_start(&Start { now, mss: self.mss, initial_window, max_window, rtt });
