@@ -349,6 +349,11 @@
     });
   }
 
+  // Who follows a link to runs wants to see them.
+  for (const link of document.querySelectorAll('a[href^="#runs-"]')) {
+    link.addEventListener("click", () => document.getElementById(link.hash.slice(1))?.setAttribute("open", ""));
+  }
+
   // A chart is made when it comes near the screen: a long report opens at once.
   const near = new IntersectionObserver(entries => {
     for (const entry of entries) {

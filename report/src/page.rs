@@ -340,22 +340,32 @@ fn numbers(values: &[f64]) -> Value {
     json!({ "unit": unit, "steps": steps.collect::<Vec<_>>() })
 }
 
-/// `fig10 on sim, 12 points, seeds 1–5`.
-fn about_runs(runs: &[RunKey]) -> String {
+/// `fig10 on sim, 12 points, seeds 1–5`, and where the page says more about them.
+fn about_runs(runs: &[RunKey]) -> Vec<Value> {
     let mut by_scenario: BTreeMap<(&str, &str), Vec<&RunKey>> = BTreeMap::new();
     for run in runs {
         by_scenario.entry((&run.name, &run.host)).or_default().push(run);
     }
     let about = |((name, host), runs): (&(&str, &str), &Vec<&RunKey>)| {
-        let points: BTreeSet<&str> = runs.iter().map(|r| r.point.as_str()).collect();
-        let point = match points.iter().next() {
-            Some(point) if points.len() == 1 && point.is_empty() => String::new(),
-            Some(point) if points.len() == 1 => format!(", {point}"),
-            _ => format!(", {} points", points.len()),
-        };
-        format!("{name} on {host}{point}, {}", seeds(runs.iter().map(|r| r.seed)))
+        let points: BTreeSet<&str> = runs.iter().map(|run| run.point.as_str()).collect();
+        let about = format!("{name} on {host}, {}{}", which(&points), seeds(runs.iter().map(|run| run.seed)));
+        json!({ "about": about, "anchor": anchor(name, host) })
     };
-    by_scenario.iter().map(about).collect::<Vec<_>>().join("; ")
+    by_scenario.iter().map(about).collect()
+}
+
+/// Points in a few words, to stand before the seeds.
+fn which(points: &BTreeSet<&str>) -> String {
+    match points.first() {
+        Some(point) if points.len() == 1 && point.is_empty() => String::new(),
+        Some(point) if points.len() == 1 => format!("{point}, "),
+        _ => format!("{} points, ", points.len()),
+    }
+}
+
+fn anchor(name: &str, host: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    format!("runs-{name}-{host}").chars().map(safe).collect()
 }
 
 /// `seed 1`, `seeds 1–20`, `seeds 1, 3–5`.
@@ -405,16 +415,11 @@ fn group(name: &str, host: &str, runs: &[&Run]) -> Value {
         let hash = |run: &&Run| json!({ "seed": run.key.seed, "hash": format!("{:016x}", run.trace_hash) });
         json!({ "point": point, "scenario": runs[0].scenario, "hashes": runs.iter().map(hash).collect::<Vec<_>>() })
     };
-    let which = match points.keys().next() {
-        Some(point) if points.len() == 1 && point.is_empty() => String::new(),
-        Some(point) if points.len() == 1 => format!("{point}, "),
-        _ => format!("{} points, ", points.len()),
-    };
     json!({
         "name": name,
         "host": host,
-        "anchor": format!("{name}-{host}"),
-        "about": format!("{which}{}", seeds(runs.iter().map(|r| r.key.seed))),
+        "anchor": anchor(name, host),
+        "about": format!("{}{}", which(&points.keys().copied().collect()), seeds(runs.iter().map(|r| r.key.seed))),
         "swept": points.len() > 1,
         "flows": runs.iter().flat_map(|run| run.flows.iter().map(move |f| flow(run, f))).collect::<Vec<_>>(),
         "queues": runs.iter().flat_map(|run| run.queues.iter().filter(|q| q.arrived > 0).map(move |q| queue(run, q))).collect::<Vec<_>>(),

@@ -20,7 +20,7 @@
 //! title = "Fig. 4: the first loss"
 //! scenario = "trace.toml"
 //! kind = "time"
-//! where = { "flow.bulk.controller" = "reno" }
+//! where = { "flow.bulk.controller" = "reno" }      # or ["reno", "becc"]: one of these
 //! stalls = "bulk"
 //! x = { label = "Time (s)", range = [0.24, 0.33] }
 //! y = { label = "Sequence number (kbyte)", scale = 1e-3 }
@@ -62,8 +62,8 @@ pub struct Plan {
 /// Which runs.
 #[derive(Clone, Debug, Default)]
 struct Picked {
-    /// Sweep keys (or `host`) and the value they must have.
-    given: BTreeMap<String, String>,
+    /// Sweep keys (or `host`) and the values of which they must have one.
+    given: BTreeMap<String, Vec<String>>,
     seed: Option<u64>,
 }
 
@@ -409,7 +409,11 @@ fn event_kind(name: &str) -> Result<EventKind, String> {
 impl Picked {
     fn new(given: &BTreeMap<String, toml::Value>, seed: Option<u64>) -> Picked {
         let written = |value: &toml::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        Picked { given: given.iter().map(|(key, value)| (key.clone(), written(value))).collect(), seed }
+        let one_of = |value: &toml::Value| match value.as_array() {
+            Some(values) => values.iter().map(written).collect(),
+            None => vec![written(value)],
+        };
+        Picked { given: given.iter().map(|(key, value)| (key.clone(), one_of(value))).collect(), seed }
     }
 }
 

@@ -353,7 +353,8 @@ fn thinned(path: &[(f64, f64)]) -> Vec<(i32, i32)> {
         let (first, last) = (column[0], column[column.len() - 1]);
         let low = column.iter().copied().min_by_key(|p| p.1).unwrap_or(first);
         let high = column.iter().copied().max_by_key(|p| p.1).unwrap_or(first);
-        for p in [first, low, high, last] {
+        let few = if column.len() > 4 { &[first, low, high, last] } else { column };
+        for &p in few {
             if kept.last() != Some(&p) {
                 kept.push(p);
             }

@@ -75,8 +75,8 @@ impl Picked {
     fn fits(&self, run: &Outcome) -> bool {
         self.seed.is_none_or(|seed| run.seed == seed)
             && self.given.iter().all(|(key, wanted)| match run.given.get(key) {
-                Some(value) => same_value(value, wanted),
-                None => key == "host" && run.host == *wanted,
+                Some(value) => wanted.iter().any(|w| same_value(value, w)),
+                None => key == "host" && wanted.contains(&run.host),
             })
     }
 
@@ -87,7 +87,7 @@ impl Picked {
             return Ok(fitting);
         }
         let mut wanted: Vec<String> =
-            self.given.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+            self.given.iter().map(|(key, values)| format!("{key} = {}", values.join(" or "))).collect();
         wanted.extend(self.seed.map(|seed| format!("seed {seed}")));
         let there: BTreeSet<String> =
             runs.iter().map(|run| format!("{}, seed {}", point(run), run.seed)).collect();
