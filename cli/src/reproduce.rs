@@ -113,8 +113,9 @@ fn measure(paper: &Paper, seeds: RangeInclusive<u64>) -> Result<Measured, Stop> 
     let kept = run_all(&pool, |_, mut outcome| {
         let name = outcome.name.clone();
         let seen: Vec<_> = owners_of(paper, &name).map(|scenario| paper.claims.observe(scenario, &outcome)).collect();
-        if outcome.seed != *seeds.start() {
-            // Figures over time draw the first seed; the others are in the numbers.
+        // Figures over time draw the first seed or the one they ask for; the others are in the numbers.
+        let drawn = outcome.seed == *seeds.start() || plans.iter().any(|p| p.seed() == Some(outcome.seed));
+        if !drawn {
             (outcome.series, outcome.events) = (Vec::new(), Vec::new());
         }
         (seen, outcome)

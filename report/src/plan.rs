@@ -249,6 +249,11 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Plan>, Refused> {
 }
 
 impl Plan {
+    /// The seed whose run it draws, if it asks for one.
+    pub fn seed(&self) -> Option<u64> {
+        self.picked.seed
+    }
+
     fn checked(entry: FigureEntry) -> Result<Plan, String> {
         let named = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if entry.id.is_empty() || !entry.id.chars().all(named) {
