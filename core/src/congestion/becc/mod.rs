@@ -1,4 +1,4 @@
-//! BECC: K. Kugimoto and Y. Amagai, "Congestion Avoidance Algorithm Based on Available Bandwidth Estimation", 1997.
+//! BECC: T. Kugimoto and Y. Amagai, "Congestion Avoidance Algorithm Based on Available Bandwidth Estimation", 1997.
 //!
 //! The sender measures how fast its data is acknowledged; the most of it times the smallest RTT is what the path holds, and
 //! no more than that is sent: `win = min(snd_wnd, snd_cwnd, snd_swnd)`. Slow start and avoidance stay as they are, so BECC is

@@ -248,7 +248,7 @@ impl<P: Stored> Tcp<P> {
         let flight = if self.config.stack.halve_window {
             self.snd_wnd.min(self.controller.congestion_window().0)
         } else {
-            self.max - self.una
+            self.nxt - self.una // after a timeout, what has been sent again so far
         };
         View { now, una: self.una, max: self.max, flight: Bytes(flight), mss: self.mss as u64 }
     }

@@ -38,7 +38,12 @@ impl<P: Stored> Tcp<P> {
             return;
         }
         self.counters.timeouts += 1;
-        let view = self.view(now);
+        let mut view = self.view(now);
+        if !self.config.stack.halve_window && (self.recovery.recovering() || self.retries > 1) {
+            // RFC 5681 (4) is an upper bound. In this window ssthresh has been halved already, and what is outstanding is
+            // mostly what recovery has delivered behind the first hole: half of that may be many times the path.
+            view.flight = view.flight.min(Bytes(self.controller.ssthresh().0.saturating_mul(2)));
+        }
         self.recovery.on_timeout(view, &mut *self.controller);
         self.flight.on_timeout();
         self.nxt = self.una; // go back N; the receiver's reassembly lets ACKs jump
