@@ -172,6 +172,9 @@ pub struct Context {
     pub rng: Rng,
 }
 
+/// Checks settings and makes a controller.
+pub type Build = fn(&Settings, Context) -> Result<Box<dyn Controller>, Unfit>;
+
 /// One controller of the registry.
 #[derive(Clone, Copy)]
 pub struct Entry {
@@ -184,7 +187,7 @@ pub struct Entry {
     /// The controller it decorates if the scenario names none; `None` if it decorates nothing.
     pub decorates: Option<&'static str>,
     /// Checks the settings and builds it.
-    pub build: fn(&Settings, Context) -> Result<Box<dyn Controller>, Unfit>,
+    pub build: Build,
 }
 
 /// Every controller.

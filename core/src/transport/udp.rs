@@ -6,6 +6,7 @@ use crate::time::Time;
 use crate::units::Rate;
 use crate::wire::udp::{HEADER, Message};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 /// A constant-bit-rate source: while it is on, packet k leaves exactly k packet times after the on period began.
 #[derive(Clone, Debug)]
@@ -42,7 +43,7 @@ impl Endpoint<Message> for Source {
         }
         let message = Message { source: 9, destination: 9, length: self.size - IPV4_HEADER - HEADER, number: self.sent };
         self.sent += 1;
-        self.next = self.next + core::time::Duration::from_nanos(self.rate.transmit(self.size, &mut self.carry));
+        self.next += Duration::from_nanos(self.rate.transmit(self.size, &mut self.carry));
         while self.next >= self.periods[self.period].1 {
             self.period += 1;
             let Some(&(from, _)) = self.periods.get(self.period) else {

@@ -76,6 +76,19 @@ fn duplicates_of_data_sent_before_a_timeout_do_not_cut_again() {
 }
 
 #[test]
+fn a_timeout_within_recovery_halves_no_second_time_however_much_lies_behind_the_hole() {
+    let mut p = opened(10);
+    // 3 duplicates cut to 5; 37 more of them let 33 new segments out behind the first hole.
+    rows(&mut p, &[0; 40]);
+    assert_eq!(p.tcp.controller.ssthresh(), Bytes(5 * MSS as u64));
+    assert!(p.tcp.in_flight() > 30 * MSS as u64);
+    p.at(3000);
+    assert_eq!(p.state(), "cwnd 1 ssthresh 5 sends 0", "not half of the 40 segments outstanding");
+    p.at(7000);
+    assert_eq!(p.tcp.controller.ssthresh(), Bytes(5 * MSS as u64), "nor at the timeout after it");
+}
+
+#[test]
 fn only_the_first_partial_ack_restarts_the_timer() {
     let mut p = opened(10);
     p.at(100);
