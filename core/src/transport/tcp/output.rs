@@ -39,10 +39,16 @@ impl<P: Stored> Tcp<P> {
         }
         self.counters.timeouts += 1;
         let mut view = self.view(now);
-        if !self.config.stack.halve_window && (self.recovery.recovering() || self.retries > 1) {
-            // RFC 5681 (4) is an upper bound. In this window ssthresh has been halved already, and what is outstanding is
-            // mostly what recovery has delivered behind the first hole: half of that may be many times the path.
-            view.flight = view.flight.min(Bytes(self.controller.ssthresh().0.saturating_mul(2)));
+        if !self.config.stack.halve_window {
+            // RFC 5681 section 3.1: held constant when the segment has timed out before; and (4) is an upper bound: within
+            // recovery ssthresh has been halved already, and what is outstanding is mostly what recovery has delivered
+            // behind the first hole, half of which may be many times the path.
+            let held = Bytes(self.controller.ssthresh().0.saturating_mul(2));
+            view.flight = match (self.retries > 1, self.recovery.recovering()) {
+                (true, _) => held,
+                (false, true) => view.flight.min(held),
+                (false, false) => view.flight,
+            };
         }
         self.recovery.on_timeout(view, &mut *self.controller);
         self.flight.on_timeout();

@@ -82,7 +82,7 @@ fn a_timeout_within_recovery_halves_no_second_time_however_much_lies_behind_the_
     rows(&mut p, &[0; 40]);
     assert_eq!(p.tcp.controller.ssthresh(), Bytes(5 * MSS as u64));
     assert!(p.tcp.in_flight() > 30 * MSS as u64);
-    p.at(3000);
+    p.at(1500);
     assert_eq!(p.state(), "cwnd 1 ssthresh 5 sends 0", "not half of the 40 segments outstanding");
     p.at(7000);
     assert_eq!(p.tcp.controller.ssthresh(), Bytes(5 * MSS as u64), "nor at the timeout after it");
