@@ -33,7 +33,8 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-unit:
+# Behind the release build, beside which a test lays the debug build: the same run has one trace hash in both.
+unit: build
 	$(CARGO) test --workspace --locked
 
 # Licences, duplicate and banned crates always; advisories where their database can be fetched.
@@ -48,7 +49,7 @@ deny:
 fuzz: compiler
 	./fuzz/run $(FUZZ_SECONDS)
 
-# The same run, debug and release, has one trace hash; every claim's verdict is the recorded one.
+# Every claim's verdict is the recorded one.
 verdicts: build
 	$(NARROWS) reproduce -o $(OUT)
 

@@ -18,15 +18,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let flow = &outcome.flows[0];
         println!(
             "{:.3} CPU-s, {data} data packets delivered, {:.0} per CPU-second; {} drops, goodput {:.3} Mbit/s, rto {}, \
-             rtt p50 {:.2} ms, trace hash {:016x}",
+             rtt p50 {:.2} ms, peak memory {}, trace hash {:016x}",
             cpu,
             data as f64 / cpu,
             flow.lost,
             flow.goodput_bps * 1e-6,
             flow.rto_count,
             flow.rtt.p50 * 1e3,
+            peak_memory().unwrap_or_else(|| "unknown".into()),
             outcome.trace_hash
         );
     }
     Ok(())
+}
+
+/// The largest resident set of this process so far, where Linux tells it.
+fn peak_memory() -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib: f64 =
+        status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(format!("{:.1} MiB", kib / 1024.0))
 }

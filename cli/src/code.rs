@@ -7,7 +7,9 @@ use std::time::Duration;
 /// The answer to `name` with `arguments`; `None` if there is no such question, or the arguments do not fit it.
 pub fn ask(name: &str, arguments: &[f64]) -> Option<f64> {
     match (name, arguments) {
-        ("delay_bandwidth_product", &[rate, rtt]) => Some(Rate(rate as u64).bytes_in(Duration::from_secs_f64(rtt)).0 as f64),
+        ("delay_bandwidth_product", &[rate, rtt]) => {
+            Some(Rate(rate as u64).bytes_in(Duration::from_secs_f64(rtt)).0 as f64)
+        }
         ("becc.bandwidth_window", &[most, rtt, period]) => {
             let ms = |s: f64| (s * 1e3).round() as u32;
             Some(f64::from(control::bandwidth_window(most as u32, ms(rtt), ms(period))))

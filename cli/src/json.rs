@@ -52,8 +52,16 @@ fn object(value: Value) -> Map<String, Value> {
 
 /// `rtt_p50_s` and the like.
 fn quantiles(name: &str, q: &Quantiles) -> Map<String, Value> {
-    [("min", q.min), ("p05", q.p05), ("p50", q.p50), ("p95", q.p95), ("p99", q.p99), ("max", q.max), ("mean", q.mean)]
-        .into_iter()
-        .map(|(at, value)| (format!("{name}_{at}_s"), json!(value)))
-        .collect()
+    [
+        ("min", q.min),
+        ("p05", q.p05),
+        ("p50", q.p50),
+        ("p95", q.p95),
+        ("p99", q.p99),
+        ("max", q.max),
+        ("mean", q.mean),
+    ]
+    .into_iter()
+    .map(|(at, value)| (format!("{name}_{at}_s"), json!(value)))
+    .collect()
 }

@@ -1,6 +1,6 @@
 //! `narrows list`, `schema`: what there is, and how it is written.
 
-use crate::Stop;
+use crate::{Stop, say};
 use clap::Args as ClapArgs;
 use narrows_core::registry::{Kind, Parameter};
 use narrows_core::transport::tcp::stack;
@@ -20,31 +20,41 @@ pub struct Args {
 
 pub fn list(args: Args) -> Result<ExitCode, Stop> {
     let wanted = args.name.as_deref();
-    let mut found = false;
+    let mut text = String::new();
     let mut section = |title: &str, entries: Vec<(&str, String, Vec<Parameter>)>| {
-        let matching: Vec<_> = entries.into_iter().filter(|(name, ..)| wanted.is_none_or(|w| name.contains(w))).collect();
+        let matching: Vec<_> =
+            entries.into_iter().filter(|(name, ..)| wanted.is_none_or(|w| name.contains(w))).collect();
         if matching.is_empty() {
             return;
         }
-        found = true;
-        println!("{title}");
+        text += &format!("{title}\n");
         for (name, summary, parameters) in matching {
-            println!("  {name:<18} {summary}");
+            text += &format!("  {name:<18} {summary}\n");
             if wanted.is_some() {
-                parameters.iter().for_each(parameter);
+                text.extend(parameters.iter().map(parameter));
             }
         }
     };
-    let inner = |d: Option<&str>| d.map_or(String::new(), |d| format!(" [around {d} if no `inner` is given]"));
+    let inner =
+        |d: Option<&str>| d.map_or(String::new(), |d| format!(" [around {d} if no `inner` is given]"));
     section(
         "Congestion control (flow.controller)",
-        congestion::REGISTRY.iter().map(|e| (e.name, format!("{}{}", e.summary, inner(e.decorates)), e.parameters.to_vec())).collect(),
+        congestion::REGISTRY
+            .iter()
+            .map(|e| (e.name, format!("{}{}", e.summary, inner(e.decorates)), e.parameters.to_vec()))
+            .collect(),
     );
     section(
         "Queue disciplines (link.queue)",
         qdisc::REGISTRY
             .iter()
-            .map(|e| (e.name, format!("{}{}", e.summary, if e.contains { " [takes `inner`]" } else { "" }), e.parameters.to_vec()))
+            .map(|e| {
+                (
+                    e.name,
+                    format!("{}{}", e.summary, if e.contains { " [takes `inner`]" } else { "" }),
+                    e.parameters.to_vec(),
+                )
+            })
             .collect(),
     );
     section(
@@ -60,19 +70,34 @@ pub fn list(args: Args) -> Result<ExitCode, Stop> {
             })
             .collect(),
     );
-    section("Metrics of claims", metric::REGISTRY.iter().map(|m| (m.name, m.meaning.to_string(), Vec::new())).collect());
-    let papers = if Path::new(&args.papers).is_dir() { narrows_lab::paper::all(&args.papers)? } else { Vec::new() };
+    section(
+        "Metrics of claims",
+        metric::REGISTRY.iter().map(|m| (m.name, m.meaning.to_string(), Vec::new())).collect(),
+    );
+    let papers =
+        if Path::new(&args.papers).is_dir() { narrows_lab::paper::all(&args.papers)? } else { Vec::new() };
     section(
         "Papers (narrows reproduce)",
-        papers.iter().map(|p| (p.claims.paper.short.as_str(), format!("{} ({})", p.claims.paper.title, p.claims.paper.year), Vec::new())).collect(),
+        papers
+            .iter()
+            .map(|p| {
+                (
+                    p.claims.paper.short.as_str(),
+                    format!("{} ({})", p.claims.paper.title, p.claims.paper.year),
+                    Vec::new(),
+                )
+            })
+            .collect(),
     );
-    if let (Some(name), false) = (wanted, found) {
-        return Err(Stop::Refused(miette::miette!("nothing here has `{name}` in its name: `narrows list` shows everything")));
+    if let (Some(name), true) = (wanted, text.is_empty()) {
+        return Err(Stop::Refused(miette::miette!(
+            "nothing here has `{name}` in its name: `narrows list` shows everything"
+        )));
     }
-    Ok(ExitCode::SUCCESS)
+    say(text).map(|()| ExitCode::SUCCESS)
 }
 
-fn parameter(p: &Parameter) {
+fn parameter(p: &Parameter) -> String {
     let takes = match p.kind {
         Kind::Bytes => "64KiB".to_string(),
         Kind::Limit => "64KiB or 32p".to_string(),
@@ -84,12 +109,12 @@ fn parameter(p: &Parameter) {
         Kind::List => "[3, 4]".to_string(),
         Kind::Word(words) => words.join(" | "),
     };
-    let default = if p.default.is_empty() { "must be given".to_string() } else { format!("default {}", p.default) };
-    println!("      {:<20} {default}  (takes {takes})", p.name);
-    println!("      {:<20}   {}", "", p.meaning);
+    let default =
+        if p.default.is_empty() { "must be given".to_string() } else { format!("default {}", p.default) };
+    format!("      {:<20} {default}  (takes {takes})\n      {:<20}   {}\n", p.name, "", p.meaning)
 }
 
 pub fn schema() -> Result<ExitCode, Stop> {
-    println!("{}", serde_json::to_string_pretty(&schema::json_schema()).expect("a schema is JSON"));
-    Ok(ExitCode::SUCCESS)
+    let text = serde_json::to_string_pretty(&schema::json_schema()).expect("a schema is JSON");
+    say(text + "\n").map(|()| ExitCode::SUCCESS)
 }

@@ -21,6 +21,8 @@ mod run;
 mod work;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use std::fmt::Display;
+use std::io::Write;
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
@@ -62,7 +64,9 @@ enum Format {
 
 /// `1..20` (both included) or `7`.
 fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
-    let number = |s: &str| s.trim().parse::<u64>().map_err(|_| format!("`{s}` is no seed: write 7, or 1..20 for twenty of them"));
+    let number = |s: &str| {
+        s.trim().parse::<u64>().map_err(|_| format!("`{s}` is no seed: write 7, or 1..20 for twenty of them"))
+    };
     let (first, last) = match text.split_once("..") {
         Some((first, last)) => (number(first)?, number(last.trim_start_matches('='))?),
         None => (number(text)?, number(text)?),
@@ -90,6 +94,23 @@ impl<E: Into<miette::Report>> From<E> for Stop {
     }
 }
 
+/// Prints to standard output. A closed pipe or a full disk behind it is an error like any other.
+fn say(text: impl Display) -> Result<(), Stop> {
+    let mut out = std::io::stdout().lock();
+    let refuse = |e| {
+        Stop::Refused(miette::miette!(
+            help = "give it a reader, or a place with room",
+            "standard output cannot be written: {e}"
+        ))
+    };
+    write!(out, "{text}").and_then(|()| out.flush()).map_err(refuse)
+}
+
+/// Prints a line to standard error, if anyone is there to read it.
+fn note(text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
@@ -99,18 +120,19 @@ fn main() -> ExitCode {
         Command::List(args) => list::list(args),
         Command::Schema => list::schema(),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "narrows", &mut std::io::stdout());
-            Ok(ExitCode::SUCCESS)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "narrows", &mut script);
+            say(String::from_utf8_lossy(&script)).map(|()| ExitCode::SUCCESS)
         }
     };
     match done {
         Ok(code) => code,
         Err(Stop::Refused(report)) => {
-            eprintln!("{report:?}");
+            note(format_args!("{report:?}"));
             ExitCode::from(2)
         }
         Err(Stop::Interrupted) => {
-            eprintln!("interrupted: nothing was written");
+            note("interrupted: no file is left half-written");
             ExitCode::from(130)
         }
     }

@@ -2,7 +2,7 @@
 //! reported. `narrows claims` shows what is recorded.
 
 use crate::work::{jobs, run_all, unwritable};
-use crate::{Format, Stop, code, run, seeds};
+use crate::{Format, Stop, code, note, run, say, seeds};
 use clap::Args as ClapArgs;
 use narrows_lab::Outcome;
 use narrows_lab::claim::{Claim, Judgement, Verdict};
@@ -69,13 +69,16 @@ pub fn reproduce(args: Args) -> Result<ExitCode, Stop> {
         run::write_figures(&folder, &measured.page.figures)?;
         for (name, bytes) in [
             ("index.html", measured.page.render().into_bytes()),
-            ("claims.json", serde_json::to_vec_pretty(&json!({ "claims": measured.judgements })).expect("plain data")),
+            (
+                "claims.json",
+                serde_json::to_vec_pretty(&json!({ "claims": measured.judgements })).expect("plain data"),
+            ),
         ] {
             let path = folder.join(name);
             output::write(&path, &bytes).map_err(|e| unwritable(&path, e))?;
         }
         if args.format == Format::Text {
-            print!("{}", text(paper, &measured.judgements));
+            say(text(paper, &measured.judgements))?;
         }
         judgements.extend(measured.judgements);
         pages.push((paper, measured.page));
@@ -83,12 +86,18 @@ pub fn reproduce(args: Args) -> Result<ExitCode, Stop> {
     let index = args.output.join("index.html");
     output::write(&index, overview(&pages).render().as_bytes()).map_err(|e| unwritable(&index, e))?;
     match args.format {
-        Format::Json => println!("{}", serde_json::to_string_pretty(&json!({ "claims": judgements })).expect("plain data")),
-        Format::Text => println!("\nreport: {}", index.display()),
+        Format::Json => say(format_args!("{:#}\n", json!({ "claims": judgements })))?,
+        Format::Text => say(format_args!("\nreport: {}\n", index.display()))?,
     }
     let changed: Vec<&Judgement> = judgements.iter().filter(|j| j.changed()).collect();
     for j in &changed {
-        eprintln!("verdict changed: {} on {} is {}, recorded {}", j.id, j.host, word(j.verdict), j.recorded.map_or("nothing", word));
+        let recorded = j.recorded.map_or("nothing", word);
+        note(format_args!(
+            "verdict changed: {} on {} is {}, recorded {recorded}",
+            j.id,
+            j.host,
+            word(j.verdict)
+        ));
     }
     Ok(if changed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -112,7 +121,8 @@ fn measure(paper: &Paper, seeds: RangeInclusive<u64>) -> Result<Measured, Stop> 
     }
     let kept = run_all(&pool, |_, mut outcome| {
         let name = outcome.name.clone();
-        let seen: Vec<_> = owners_of(paper, &name).map(|scenario| paper.claims.observe(scenario, &outcome)).collect();
+        let seen: Vec<_> =
+            owners_of(paper, &name).map(|scenario| paper.claims.observe(scenario, &outcome)).collect();
         // Figures over time draw the first seed or the one they ask for; the others are in the numbers.
         let drawn = outcome.seed == *seeds.start() || plans.iter().any(|p| p.seed() == Some(outcome.seed));
         if !drawn {
@@ -127,7 +137,10 @@ fn measure(paper: &Paper, seeds: RangeInclusive<u64>) -> Result<Measured, Stop> 
     let judgements = paper.claims.judge(HOST, &observations, &code::ask);
     let figures: Vec<Shown> = plans
         .iter()
-        .map(|plan| plan.draw(&outcomes[plan.scenario.as_str()]).map_err(|e| Stop::Refused(miette::miette!("{}: {e}", paper.folder.display()))))
+        .map(|plan| {
+            plan.draw(&outcomes[plan.scenario.as_str()])
+                .map_err(|e| Stop::Refused(miette::miette!("{}: {e}", paper.folder.display())))
+        })
         .collect::<Result<_, _>>()?;
     let header = &paper.claims.paper;
     let rows = paper.claims.claims.iter().zip(&judgements).map(|(claim, j)| row(claim, j)).collect();
@@ -191,7 +204,12 @@ fn overview(pages: &[(&Paper, Page)]) -> Index {
     let entry = |(paper, page): &(&Paper, Page)| {
         let header = &paper.claims.paper;
         let about = format!("{}, {}", header.authors.join(", "), header.year);
-        Entry { href: format!("{}/index.html", header.short), title: header.title.clone(), about, claims: page.claims.clone() }
+        Entry {
+            href: format!("{}/index.html", header.short),
+            title: header.title.clone(),
+            about,
+            claims: page.claims.clone(),
+        }
     };
     Index {
         title: "Narrows: papers reproduced".into(),
@@ -215,7 +233,13 @@ fn text(paper: &Paper, judgements: &[Judgement]) -> String {
     let mut out = format!("{} ({}, {})\n", header.title, header.authors.join(", "), header.year);
     for j in judgements {
         let measured = j.measured.as_deref().unwrap_or("-");
-        out += &format!("  {:<11} {:<26} reported {}; measured {measured}; accepted {}\n", word(j.verdict), j.id, j.reported, j.accept);
+        out += &format!(
+            "  {:<11} {:<26} reported {}; measured {measured}; accepted {}\n",
+            word(j.verdict),
+            j.id,
+            j.reported,
+            j.accept
+        );
         if j.verdict != Verdict::Reproduced && !j.reason.is_empty() {
             out += &format!("              {}\n", j.reason);
         }
@@ -225,7 +249,7 @@ fn text(paper: &Paper, judgements: &[Judgement]) -> String {
 
 pub fn claims(args: ClaimsArgs) -> Result<ExitCode, Stop> {
     let papers = papers(&args.papers, args.paper.as_deref())?;
-    let mut all = Vec::new();
+    let (mut all, mut lines) = (Vec::new(), String::new());
     for paper in &papers {
         for claim in &paper.claims.claims {
             match args.format {
@@ -234,14 +258,22 @@ pub fn claims(args: ClaimsArgs) -> Result<ExitCode, Stop> {
                     "hosts": claim.hosts, "recorded": claim.recorded, "reason": claim.reason,
                 })),
                 Format::Text => {
-                    let recorded: Vec<String> = claim.recorded.iter().map(|(host, v)| format!("{host}: {}", word(*v))).collect();
-                    println!("{:<26} {:<22} {} [{}]", claim.id, recorded.join(", "), claim.text, claim.source);
+                    let recorded: Vec<String> =
+                        claim.recorded.iter().map(|(host, v)| format!("{host}: {}", word(*v))).collect();
+                    lines += &format!(
+                        "{:<26} {:<22} {} [{}]\n",
+                        claim.id,
+                        recorded.join(", "),
+                        claim.text,
+                        claim.source
+                    );
                 }
             }
         }
     }
-    if args.format == Format::Json {
-        println!("{}", serde_json::to_string_pretty(&json!({ "claims": all })).expect("plain data"));
+    match args.format {
+        Format::Json => say(format_args!("{:#}\n", json!({ "claims": all })))?,
+        Format::Text => say(lines)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,7 @@
 //! `narrows run`: scenario files in, what was seen out.
 
 use crate::work::{self, Capture, Job, jobs, line_names, run_all, unwritable};
-use crate::{Format, Stop, json, seeds};
+use crate::{Format, Stop, json, note, say, seeds};
 use clap::Args as ClapArgs;
 use narrows_lab::Outcome;
 use narrows_lab::file::Document;
@@ -36,7 +36,9 @@ pub struct Args {
 
 fn key_value(text: &str) -> Result<(String, String), String> {
     // Link names hold a `>`, never a `=`, so the first `=` ends the key.
-    let (key, value) = text.split_once('=').ok_or_else(|| format!("`{text}` has no `=`: write KEY=VALUE, e.g. flow.bulk.window=220kB"))?;
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("`{text}` has no `=`: write KEY=VALUE, e.g. flow.bulk.window=220kB"))?;
     Ok((key.trim().to_string(), value.trim().to_string()))
 }
 
@@ -46,23 +48,31 @@ pub fn run(args: Args) -> Result<ExitCode, Stop> {
         let document = Document::read(file)?;
         all.extend(jobs(&document, &args.set, args.seeds.clone())?);
     }
-    if let Some(folder) = &args.output {
-        std::fs::create_dir_all(folder).map_err(|e| unwritable(folder, e))?;
-        for job in &mut all {
-            (job.scenario.record.flows, job.scenario.record.queues) = (true, true);
-        }
-        capture(&args, folder, &mut all)?;
+    let Some(folder) = &args.output else {
+        return show(&args, &run_all(&all, |_, outcome| outcome)?).map(|()| ExitCode::SUCCESS);
+    };
+    for job in &mut all {
+        (job.scenario.record.flows, job.scenario.record.queues) = (true, true);
     }
-    let outcomes = run_all(&all, |_, outcome| outcome)?;
-    match args.format {
-        Format::Json => println!("{}", serde_json::to_string_pretty(&json::runs(&outcomes)).expect("plain data")),
-        Format::Text => print!("{}", text(&outcomes)),
+    capture(&args, folder, &mut all)?;
+    // Now, not after an hour's run; and taken away again if nothing came of it.
+    let made = !folder.exists();
+    std::fs::create_dir_all(folder).map_err(|e| unwritable(folder, e))?;
+    let outcomes = run_all(&all, |_, outcome| outcome);
+    let written = outcomes.and_then(|o| show(&args, &o).and_then(|()| write(folder, &o)));
+    if written.is_err() && made {
+        let _ = std::fs::remove_dir(folder); // only if it is empty
     }
-    if let Some(folder) = &args.output {
-        write(folder, &outcomes)?;
-        eprintln!("report: {}", folder.join("index.html").display());
-    }
+    written?;
+    note(format_args!("report: {}", folder.join("index.html").display()));
     Ok(ExitCode::SUCCESS)
+}
+
+fn show(args: &Args, outcomes: &[Outcome]) -> Result<(), Stop> {
+    match args.format {
+        Format::Json => say(format_args!("{:#}\n", json::runs(outcomes))),
+        Format::Text => say(text(outcomes)),
+    }
 }
 
 /// One capture per run, named after the scenario, and after point and seed where there are several.
@@ -80,11 +90,17 @@ fn capture(args: &Args, folder: &Path, jobs: &mut [Job]) -> Result<(), Stop> {
                 None if wanted == "all" => lines.extend(0..names.len()),
                 None => {
                     let known = names.join(", ");
-                    return Err(Stop::Refused(miette::miette!("there is no line `{wanted}` to capture: write `all` or one of {known}")));
+                    return Err(Stop::Refused(miette::miette!(
+                        "there is no line `{wanted}` to capture: write `all` or one of {known}"
+                    )));
                 }
             }
         }
-        let name = if several { format!("{}-{:04}.pcapng", job.scenario.name, i + 1) } else { format!("{}.pcapng", job.scenario.name) };
+        let name = if several {
+            format!("{}-{:04}.pcapng", job.scenario.name, i + 1)
+        } else {
+            format!("{}.pcapng", job.scenario.name)
+        };
         job.capture = Some(Capture { lines, path: folder.join(name) });
     }
     Ok(())
@@ -121,7 +137,8 @@ fn write(folder: &Path, outcomes: &[Outcome]) -> Result<(), Stop> {
 pub fn write_figures(folder: &Path, figures: &[narrows_report::figure::Shown]) -> Result<(), Stop> {
     for shown in figures {
         let path = folder.join("figures").join(format!("{}.svg", shown.figure.id));
-        let svg = narrows_report::svg::render(&shown.figure).map_err(|e| Stop::Refused(miette::miette!("figure {}: {e}", shown.figure.id)))?;
+        let svg = narrows_report::svg::render(&shown.figure)
+            .map_err(|e| Stop::Refused(miette::miette!("figure {}: {e}", shown.figure.id)))?;
         output::write(&path, svg.as_bytes()).map_err(|e| unwritable(&path, e))?;
     }
     Ok(())
@@ -129,8 +146,18 @@ pub fn write_figures(folder: &Path, figures: &[narrows_report::figure::Shown]) -
 
 /// The command line that repeats this run.
 pub fn repeat() -> String {
-    let word = |w: String| if w.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,+".contains(c)) { w } else { format!("'{w}'") };
-    std::iter::once("narrows".to_string()).chain(std::env::args().skip(1)).map(word).collect::<Vec<_>>().join(" ")
+    let word = |w: String| {
+        if w.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,+".contains(c)) {
+            w
+        } else {
+            format!("'{w}'")
+        }
+    };
+    std::iter::once("narrows".to_string())
+        .chain(std::env::args().skip(1))
+        .map(word)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn text(outcomes: &[Outcome]) -> String {

@@ -1,6 +1,6 @@
 //! Many runs at once: one thread per core, one progress line for all, stopped by Ctrl-C.
 
-use crate::Stop;
+use crate::{Stop, note};
 use indicatif::{ProgressBar, ProgressStyle};
 use narrows_core::{Datagram, Time};
 use narrows_lab::file::Document;
@@ -37,7 +37,11 @@ pub struct Capture {
 }
 
 /// The jobs of a document: every point of its sweep with every seed.
-pub fn jobs(document: &Document, set: &[(String, String)], seeds: RangeInclusive<u64>) -> Result<Vec<Job>, Stop> {
+pub fn jobs(
+    document: &Document,
+    set: &[(String, String)],
+    seeds: RangeInclusive<u64>,
+) -> Result<Vec<Job>, Stop> {
     let document = set.iter().try_fold(document.clone(), |d, (key, value)| d.with(key, value))?;
     let mut jobs = Vec::new();
     for point in document.points()? {
@@ -62,7 +66,7 @@ fn interrupted() -> &'static AtomicBool {
             }
         };
         if let Err(e) = ctrlc::set_handler(set) {
-            eprintln!("Ctrl-C will end the program without tidying up: {e}");
+            note(format_args!("Ctrl-C will end the program without tidying up: {e}"));
         }
     });
     &FLAG
@@ -80,7 +84,8 @@ impl Progress {
     fn new(jobs: usize) -> Progress {
         let bar = ProgressBar::new(jobs as u64 * 1000);
         bar.set_style(
-            ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}  {elapsed} gone, {eta} left").expect("a constant template"),
+            ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}  {elapsed} gone, {eta} left")
+                .expect("a constant template"),
         );
         bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
         Progress { bar, began: Instant::now(), shown: AtomicBool::new(false), thousandths: AtomicU64::new(0) }
@@ -89,7 +94,10 @@ impl Progress {
     fn advance(&self, by: u64, jobs: usize) {
         let done = self.thousandths.fetch_add(by, Ordering::Relaxed) + by;
         // Anything under a second needs no progress line.
-        if self.began.elapsed() > Duration::from_secs(1) && io::stderr().is_terminal() && !self.shown.swap(true, Ordering::Relaxed) {
+        if self.began.elapsed() > Duration::from_secs(1)
+            && io::stderr().is_terminal()
+            && !self.shown.swap(true, Ordering::Relaxed)
+        {
             self.bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
         }
         let rate = done as f64 / 1000.0 / self.began.elapsed().as_secs_f64().max(1e-3);
@@ -138,15 +146,16 @@ pub fn run_all<T: Send>(jobs: &[Job], keep: impl Fn(&Job, Outcome) -> T + Sync) 
     let done: Result<Vec<T>, Stop> = jobs
         .par_iter()
         .map(|job| {
-            let mut watching = Watching { progress: &progress, jobs: jobs.len(), told: 0, capture: None, failed: None };
+            let mut watching =
+                Watching { progress: &progress, jobs: jobs.len(), told: 0, capture: None, failed: None };
             if let Some(capture) = &job.capture {
                 watching.capture = Some(open(job, capture).map_err(|e| unwritable(&capture.path, e))?);
             }
             if stop.load(Ordering::Relaxed) {
                 return Err(Stop::Interrupted);
             }
-            let mut outcome =
-                narrows_sim::run(&job.scenario, job.seed, &mut watching).map_err(|e| Stop::Refused(miette::miette!("{}: {}", e.path, e.message)))?;
+            let mut outcome = narrows_sim::run(&job.scenario, job.seed, &mut watching)
+                .map_err(|e| Stop::Refused(miette::miette!("{}: {}", e.path, e.message)))?;
             if let (Some(e), Some(capture)) = (watching.failed.take(), &job.capture) {
                 return Err(unwritable(&capture.path, e));
             }
@@ -168,11 +177,11 @@ pub fn run_all<T: Send>(jobs: &[Job], keep: impl Fn(&Job, Outcome) -> T + Sync) 
 
 /// The error for a file that cannot be written.
 pub fn unwritable(path: &std::path::Path, e: io::Error) -> Stop {
-    Stop::Refused(miette::miette!(
-        help = "give another place with -o, or make room there; what was there before is untouched",
-        "{} cannot be written: {e}",
-        path.display()
-    ))
+    let (path, said) = (path.display(), e.to_string());
+    // The report crate's writers name the path themselves.
+    let why = said.strip_prefix(&format!("cannot write {path}: ")).unwrap_or(&said);
+    let help = "give another place with -o, or make room there; what was there before is untouched";
+    Stop::Refused(miette::miette!(help = help, "{path} cannot be written: {why}"))
 }
 
 fn open(job: &Job, capture: &Capture) -> io::Result<(Vec<Option<usize>>, Pcapng)> {
@@ -188,5 +197,11 @@ fn open(job: &Job, capture: &Capture) -> io::Result<(Vec<Option<usize>>, Pcapng)
 /// `from>to` of every line, in the order of [`Watch::packet`].
 pub fn line_names(scenario: &Scenario) -> Vec<String> {
     let name = |i: usize| &scenario.nodes[i].name;
-    scenario.links.iter().flat_map(|l| [format!("{}>{}", name(l.from), name(l.to)), format!("{}>{}", name(l.to), name(l.from))]).collect()
+    scenario
+        .links
+        .iter()
+        .flat_map(|l| {
+            [format!("{}>{}", name(l.from), name(l.to)), format!("{}>{}", name(l.to), name(l.from))]
+        })
+        .collect()
 }

@@ -191,6 +191,9 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// How many recorded values one pair of kept points (the smallest and the largest) stands for; 1 if every value is kept.
     pub stride: u64,
+    /// Points it keeps at most.
+    #[serde(skip, default = "most_points")]
+    limit: usize,
     #[serde(skip)]
     group: Group,
 }
@@ -203,17 +206,29 @@ struct Group {
     high: (f64, f64),
 }
 
-/// Points a series keeps at most: a 10-minute run of 100 flows with 6 series each stays under a gigabyte even if every
-/// series fills, and a screen shows a tenth of it.
+/// Points a series keeps at most; a screen shows a tenth of it.
 pub const SERIES_POINTS: usize = 60_000;
 
+/// Points that all series of a run keep at most together, 16 bytes each: a run of 100 flows, however long, records 100 MB.
+pub const RUN_POINTS: usize = 6_000_000;
+
+fn most_points() -> usize {
+    SERIES_POINTS
+}
+
+/// What each of `series` series of a run may keep: an equal share of [`RUN_POINTS`], but enough to draw.
+pub fn points_each(series: usize) -> usize {
+    (RUN_POINTS / series.max(1)).clamp(1_000, SERIES_POINTS)
+}
+
 impl Series {
-    /// An empty series.
-    pub fn new(subject: &str, quantity: &str, unit: &str) -> Series {
-        Series { subject: subject.into(), quantity: quantity.into(), unit: unit.into(), stride: 1, ..Series::default() }
+    /// An empty series that keeps at most `limit` points.
+    pub fn new(subject: &str, quantity: &str, unit: &str, limit: usize) -> Series {
+        let (subject, quantity, unit) = (subject.into(), quantity.into(), unit.into());
+        Series { subject, quantity, unit, stride: 1, limit, ..Series::default() }
     }
 
-    /// Adds a value. When [`SERIES_POINTS`] are kept, neighbours are merged: of each group the smallest and the largest value
+    /// Adds a value. When as many as it may are kept, neighbours are merged: of each group the smallest and the largest value
     /// stay, at their own times, so that spikes survive.
     pub fn push(&mut self, time: Time, value: f64) {
         let point = (time.as_secs_f64(), value);
@@ -232,7 +247,7 @@ impl Series {
                 self.keep_group();
             }
         }
-        if self.points.len() >= SERIES_POINTS {
+        if self.points.len() >= self.limit {
             self.thin();
         }
     }
@@ -255,7 +270,7 @@ impl Series {
     }
 
     fn thin(&mut self) {
-        let mut kept = Vec::with_capacity(SERIES_POINTS);
+        let mut kept = Vec::with_capacity(self.limit);
         for four in self.points.chunks(4) {
             let low = four.iter().copied().reduce(|a, b| if b.1 < a.1 { b } else { a });
             let high = four.iter().copied().reduce(|a, b| if b.1 >= a.1 { b } else { a });
@@ -332,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_long_series_stays_within_its_budget_and_keeps_its_spikes() {
-        let mut s = Series::new("f", "cwnd", "B");
+        let mut s = Series::new("f", "cwnd", "B", SERIES_POINTS);
         for i in 0..2_000_000u64 {
             s.push(Time::from_millis(i), if i == 777_777 { 1e9 } else { (i % 1000) as f64 });
         }

@@ -1,39 +1,38 @@
 //! What happens next: one entry per component, not one per packet.
 //!
 //! A tournament tree over fixed slots (Knuth, TAOCP 3, section 5.4.1): each slot holds the next instant at which its
-//! component wants to be called; setting a slot replays the matches on its way to the root, log2(slots) comparisons without a
-//! search or a shuffle. Equal instants go in the order in which they were set.
+//! component wants to be called, and every node the earlier of its two children, which says in its own low bits whose it
+//! is. Setting a slot replays the matches on its way to the root, at most log2(slots) comparisons without a search or a
+//! shuffle. Equal instants go in the order in which they were set.
 
 use narrows_core::Time;
 
 /// The next event of every component.
 pub struct Agenda {
-    /// (instant, order of setting) of each slot, as one number: instants in the high half.
-    keys: Vec<u128>,
-    /// `tree[1]` is the winner; the children of `i` are `2i` and `2i + 1`; the leaves are the slots.
-    tree: Vec<u32>,
+    /// `tree[1]` is the winner; the children of `i` are `2i` and `2i + 1`; the leaves are the slots. An entry is one number:
+    /// instant (64 bits), order of setting (40), slot (24).
+    tree: Vec<u128>,
     leaves: usize,
     order: u64,
 }
 
 const NEVER: u128 = u128::MAX;
+const SLOT_BITS: u32 = 24;
+const SLOTS: usize = 1 << SLOT_BITS;
 
 impl Agenda {
     /// An agenda of `slots` components, none of which wants anything.
     pub fn new(slots: usize) -> Agenda {
+        assert!(slots < SLOTS, "{slots} components do not fit on the agenda");
         let leaves = slots.next_power_of_two().max(2);
-        let mut tree = vec![0; 2 * leaves];
-        for i in (1..2 * leaves).rev() {
-            tree[i] = if i >= leaves { (i - leaves) as u32 } else { tree[2 * i] };
-        }
-        Agenda { keys: vec![NEVER; leaves], tree, leaves, order: 0 }
+        Agenda { tree: vec![NEVER; 2 * leaves], leaves, order: 0 }
     }
 
     /// The component wants to be called at `at`, and not when it said before.
     #[inline]
     pub fn set(&mut self, slot: usize, at: Time) {
-        self.order += 1;
-        self.replay(slot, (at.as_nanos() as u128) << 64 | self.order as u128);
+        self.order = self.order.wrapping_add(1 << SLOT_BITS);
+        self.replay(slot, (at.as_nanos() as u128) << 64 | self.order as u128 | slot as u128);
     }
 
     /// The component wants nothing any more.
@@ -45,31 +44,35 @@ impl Agenda {
     /// When the component is to be called; `Time::MAX` if not.
     #[inline]
     pub fn at(&self, slot: usize) -> Time {
-        Time::from_nanos((self.keys[slot] >> 64) as u64)
+        instant(self.tree[self.leaves + slot])
     }
 
     /// The next instant and whose it is; `Time::MAX` if nobody wants anything.
     #[inline]
     pub fn next(&self) -> (Time, usize) {
-        let slot = self.tree[1] as usize;
-        (self.at(slot), slot)
+        let winner = self.tree[1];
+        (instant(winner), winner as usize % SLOTS)
     }
 
     #[inline]
     fn replay(&mut self, slot: usize, key: u128) {
-        self.keys[slot] = key;
-        let mut node = (slot + self.leaves) / 2;
-        while node > 0 {
-            let (left, right) = (self.tree[2 * node], self.tree[2 * node + 1]);
-            let winner = if self.keys[left as usize] <= self.keys[right as usize] { left } else { right };
-            // A match that neither involved nor now involves this slot changes nothing further up.
-            if self.tree[node] == winner && winner as usize != slot {
+        let (mut node, mut winner) = (self.leaves + slot, key);
+        self.tree[node] = key;
+        while node > 1 {
+            winner = winner.min(self.tree[node ^ 1]);
+            node /= 2;
+            // A match that this slot neither won before nor wins now changes nothing further up.
+            if self.tree[node] == winner {
                 break;
             }
             self.tree[node] = winner;
-            node /= 2;
         }
     }
+}
+
+#[inline]
+fn instant(key: u128) -> Time {
+    Time::from_nanos((key >> 64) as u64)
 }
 
 #[cfg(test)]

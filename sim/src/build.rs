@@ -11,7 +11,7 @@ use narrows_core::transport::tcp::stack::Stack;
 use narrows_core::transport::tcp::{Config, Tcp};
 use narrows_core::transport::udp::{Sink, Source};
 use narrows_core::{FlowId, Rng, Time};
-use narrows_lab::outcome::Series;
+use narrows_lab::outcome::{Series, points_each};
 use narrows_lab::route::{Hop, Routes};
 use narrows_lab::scenario::{self, Link, Part, Refused, Scenario, TcpFlow, Transport};
 use std::time::Duration;
@@ -75,7 +75,10 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
                 (Ends::Udp(Source::new(udp.rate, udp.packet.0 as u32, on), Sink::default()), None, "udp".to_string())
             }
         };
-        let recorder = scenario.record.flows.then(|| Box::new(Recorder::new(&flow.name, scenario.record.rate_interval)));
+        let recorder = scenario
+            .record
+            .flows
+            .then(|| Box::new(Recorder::new(&flow.name, scenario.flows.len(), scenario.record.rate_interval)));
         let first = way(&mut ways, route.iter().copied());
         let back = way(&mut ways, route.iter().rev().map(|h| Hop { forward: !h.forward, ..*h }));
         cues.push((start, Cue::Start(i)));
@@ -86,12 +89,12 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
     }
     // Popped from the back: latest first; of equal instants the one declared first comes last.
     cues.reverse();
-    cues.sort_by(|a, b| b.0.cmp(&a.0));
+    cues.sort_by_key(|cue| std::cmp::Reverse(cue.0));
     let tcp = |f: &&scenario::Flow| matches!(&f.transport, Transport::Tcp(_));
     let unfinished = flows.iter().filter(|f| f.size.is_some()).count();
     let endless = unfinished == 0 || scenario.flows.iter().filter(tcp).count() > unfinished;
     let backlogs =
-        scenario.record.queues.then(|| line_names.iter().map(|name| Series::new(name, "backlog", "B")).collect());
+        scenario.record.queues.then(|| line_names.iter().map(|name| Series::new(name, "backlog", "B", points_each(line_names.len()))).collect());
     Ok(Sim {
         name: scenario.name.clone(),
         seed,

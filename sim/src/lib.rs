@@ -23,7 +23,6 @@ use agenda::Agenda;
 use flow::{End, Ends, Flow};
 use line::{Carried, Line, Wish};
 use narrows_core::packet::{Body, Direction};
-use narrows_core::qdisc::DropReason;
 use narrows_core::{Datagram, Rate, Time};
 use narrows_lab::host::Watch;
 use narrows_lab::outcome::{EventKind, Outcome, Series};
@@ -108,7 +107,7 @@ impl Sim {
             } else if slot < cue_slot {
                 let i = slot - flow_slots;
                 self.agenda.clear(slot);
-                self.pump(i / 2, if i % 2 == 0 { End::Source } else { End::Sink }, watch);
+                self.pump(i / 2, if i.is_multiple_of(2) { End::Source } else { End::Sink }, watch);
             } else {
                 self.cue(watch);
             }
@@ -163,45 +162,58 @@ impl Sim {
     #[inline]
     fn offer(&mut self, packet: Carried, watch: &mut dyn Watch) {
         let i = self.ways[packet.hop as usize] as usize;
-        self.at_line(i, watch, |line, now, leaves, drop| line.offer(now, packet, leaves, drop));
+        let wish = self.lines[i].offer(self.now, packet);
+        self.settle(i, wish, watch);
     }
 
     #[inline]
     fn line_ready(&mut self, i: usize, watch: &mut dyn Watch) {
-        self.agenda.clear(Self::ready_slot(i));
-        self.at_line(i, watch, |line, now, leaves, drop| line.ready(now, leaves, drop));
+        let wish = self.lines[i].ready(self.now);
+        if wish.ready.is_none() {
+            self.agenda.clear(Self::ready_slot(i));
+        }
+        self.settle(i, wish, watch);
     }
 
-    /// Calls a line, and does what it asks for: agenda, drops, taps.
+    /// After a call to a line: does what it asks for, notes what it dropped.
     #[inline]
-    fn at_line(
-        &mut self, i: usize, watch: &mut dyn Watch,
-        call: impl FnOnce(&mut Line, Time, &mut dyn FnMut(&Datagram), &mut dyn FnMut(Carried, DropReason)) -> Wish,
-    ) {
-        let now = self.now;
-        let (flows, names, hash) = (&mut self.flows, &self.line_names, &mut self.hash);
-        let mut dropped = |packet: Carried, reason: DropReason| {
-            note(hash, now, &packet.datagram, 1 + reason as u64);
-            drop_packet(&mut flows[packet.datagram.flow.0 as usize], now, &packet.datagram, &names[i], reason);
-        };
-        let taps = self.taps;
-        let mut leaves = |d: &Datagram| {
-            if taps {
-                watch.packet(i, now, d);
-            }
-        };
-        let wish = call(&mut self.lines[i], now, &mut leaves, &mut dropped);
+    fn settle(&mut self, i: usize, wish: Wish, watch: &mut dyn Watch) {
+        if self.lines[i].has_dropped() {
+            self.drop_packets(i);
+        }
         if let Some(at) = wish.ready {
             self.agenda.set(Self::ready_slot(i), at);
         }
         if let Some(at) = wish.arrival {
             self.agenda.set(Self::arrival_slot(i), at);
         }
+        if self.taps && wish.left && let Some(datagram) = self.lines[i].newest() {
+            watch.packet(i, self.now, datagram);
+        }
         if let Some(backlogs) = &mut self.backlogs {
             let bytes = self.lines[i].queue.backlog().bytes.0 as f64;
             if backlogs[i].points.last().map_or(0.0, |p| p.1) != bytes {
-                backlogs[i].push(now, bytes);
+                backlogs[i].push(self.now, bytes);
             }
+        }
+    }
+
+    #[cold]
+    fn drop_packets(&mut self, i: usize) {
+        for (packet, reason) in self.lines[i].dropped() {
+            let d = &packet.datagram;
+            note(&mut self.hash, self.now, d, 1 + reason as u64);
+            let flow = &mut self.flows[d.flow.0 as usize];
+            if d.direction == Direction::Forward {
+                flow.lost += 1;
+            }
+            let Some(recorder) = &mut flow.recorder else { continue };
+            let value = match (&d.body, d.direction) {
+                (Body::Tcp(s), Direction::Forward) => recorder.offset(s),
+                (Body::Tcp(s), Direction::Backward) => s.ack.0 as f64,
+                (Body::Udp(m), _) => m.number as f64,
+            };
+            recorder.event(self.now, EventKind::Drop, value, format!("{} {}", self.line_names[i], reason.name()));
         }
     }
 
@@ -274,20 +286,5 @@ fn note(hash: &mut u64, now: Time, d: &Datagram, kind: u64) {
     let who = (d.flow.0 as u64) << 32 | (d.size as u64) << 8 | (d.direction == Direction::Backward) as u64 | kind << 4;
     for word in [now.as_nanos(), who, what] {
         *hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
-    }
-}
-
-#[cold]
-fn drop_packet(flow: &mut Flow, now: Time, d: &Datagram, line: &str, reason: DropReason) {
-    if d.direction == Direction::Forward {
-        flow.lost += 1;
-    }
-    if let Some(recorder) = &mut flow.recorder {
-        let value = match (&d.body, d.direction) {
-            (Body::Tcp(s), Direction::Forward) => recorder.offset(s),
-            (Body::Tcp(s), Direction::Backward) => s.ack.0 as f64,
-            (Body::Udp(m), _) => m.number as f64,
-        };
-        recorder.event(now, EventKind::Drop, value, format!("{line} {}", reason.name()));
     }
 }

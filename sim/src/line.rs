@@ -84,9 +84,11 @@ impl Queue {
     }
 }
 
-/// What the line wants of the agenda after a call.
+/// What the line did in a call that concerns others, and what it wants of the agenda after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wish {
+    /// A packet began to leave: [`Line::newest`].
+    pub left: bool,
     /// Call [`Line::ready`] at this instant.
     pub ready: Option<Time>,
     /// Call [`Line::arrive`] at this instant: the pipe was empty before.
@@ -110,6 +112,8 @@ pub struct Line {
     departed_bytes: u64,
     marked: u64,
     drops: [u64; DropReason::ALL.len()],
+    /// What the last call dropped, until the caller takes it.
+    dropped: Vec<(Carried, DropReason)>,
     /// Packets that did not wait at all.
     unhindered: u64,
     waits: Distribution,
@@ -136,6 +140,7 @@ impl Line {
             departed_bytes: 0,
             marked: 0,
             drops: [0; DropReason::ALL.len()],
+            dropped: Vec::new(),
             unhindered: 0,
             waits: Distribution::default(),
             backlog_max: 0,
@@ -144,56 +149,43 @@ impl Line {
         }
     }
 
-    /// A packet comes to the line. `leaves` sees it if it begins to leave at once; `drop` takes what is dropped.
+    /// A packet comes to the line.
     #[inline]
-    pub fn offer(
-        &mut self, now: Time, mut packet: Carried, leaves: &mut dyn FnMut(&Datagram),
-        drop: &mut dyn FnMut(Carried, DropReason),
-    ) -> Wish {
+    pub fn offer(&mut self, now: Time, mut packet: Carried) -> Wish {
         self.arrived += 1;
         if packet.datagram.size > self.mtu {
-            self.drops[DropReason::TooLarge as usize] += 1;
-            drop(packet, DropReason::TooLarge);
+            self.dropped.push((packet, DropReason::TooLarge));
             return Wish::default();
         }
         if now >= self.busy_until && !self.awaited && matches!(&self.queue, Queue::Fifo(_)) {
             self.unhindered += 1;
-            leaves(&packet.datagram);
-            return Wish { ready: None, arrival: self.send(now, packet) };
+            return Wish { left: true, ready: None, arrival: self.send(now, packet) };
         }
         (packet.enqueued, packet.marked) = (now, packet.datagram.ecn == Ecn::Ce);
-        let drops = &mut self.drops;
-        self.queue.enqueue(now, packet, &mut |p, reason| {
-            drops[reason as usize] += 1;
-            drop(p, reason);
-        });
+        let dropped = &mut self.dropped;
+        self.queue.enqueue(now, packet, &mut |p, reason| dropped.push((p, reason)));
         self.backlog_max = self.backlog_max.max(self.queue.backlog().bytes.0);
         if self.awaited {
             return Wish::default();
         }
         if now >= self.busy_until {
-            return self.ready(now, leaves, drop);
+            return self.ready(now);
         }
         self.awaited = true;
-        Wish { ready: Some(self.busy_until), arrival: None }
+        Wish { left: false, ready: Some(self.busy_until), arrival: None }
     }
 
     /// The transmitter may be free and a packet ready to leave.
     #[inline]
-    pub fn ready(
-        &mut self, now: Time, leaves: &mut dyn FnMut(&Datagram), drop: &mut dyn FnMut(Carried, DropReason),
-    ) -> Wish {
+    pub fn ready(&mut self, now: Time) -> Wish {
         self.awaited = false;
-        let drops = &mut self.drops;
-        let next = self.queue.dequeue(now, &mut |p, reason| {
-            drops[reason as usize] += 1;
-            drop(p, reason);
-        });
+        let dropped = &mut self.dropped;
+        let next = self.queue.dequeue(now, &mut |p, reason| dropped.push((p, reason)));
         let mut wish = Wish::default();
         if let Some(packet) = next {
             if packet.enqueued == now { self.unhindered += 1 } else { self.waits.record(now.since(packet.enqueued)) }
             self.marked += (packet.datagram.ecn == Ecn::Ce && !packet.marked) as u64;
-            leaves(&packet.datagram);
+            wish.left = true;
             wish.arrival = self.send(now, packet);
         }
         if let Some(at) = self.queue.ready_at() {
@@ -226,6 +218,23 @@ impl Line {
         };
         self.pipe.push_back((arrival, packet));
         first
+    }
+
+    /// Whether the last call dropped packets.
+    #[inline]
+    pub fn has_dropped(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
+    /// Hands out what the last call dropped, in order.
+    pub fn dropped(&mut self) -> impl Iterator<Item = (Carried, DropReason)> + '_ {
+        let drops = &mut self.drops;
+        self.dropped.drain(..).inspect(|(_, reason)| drops[*reason as usize] += 1)
+    }
+
+    /// The packet that last began to leave.
+    pub fn newest(&self) -> Option<&Datagram> {
+        self.pipe.back().map(|(_, packet)| &packet.datagram)
     }
 
     /// The first packet in the pipe arrives; and when the next one will.

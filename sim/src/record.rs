@@ -3,11 +3,15 @@
 use narrows_core::Time;
 use narrows_core::transport::tcp::{Counters, Tcp};
 use narrows_core::wire::tcp::Segment;
-use narrows_lab::outcome::{Event, EventKind, Series};
+use narrows_lab::outcome::{Event, EventKind, Series, points_each};
 use std::time::Duration;
 
-/// Events kept per flow; more are counted.
-pub const EVENTS: usize = 50_000;
+/// Events kept per run, an equal share for each flow; more are counted. About 100 bytes each.
+const EVENTS: usize = 1_000_000;
+/// The share of one flow is at most this: a figure of more events than pixels shows nothing more.
+const EVENTS_OF_A_FLOW: usize = 50_000;
+/// Series of a flow: five of its own, and what controllers show (BECC the most: eight).
+const SERIES: usize = 13;
 
 /// Bytes per interval, as a rate.
 struct Bins {
@@ -18,8 +22,8 @@ struct Bins {
 }
 
 impl Bins {
-    fn new(name: &str, quantity: &str, interval: Duration) -> Bins {
-        Bins { interval, end: Time::ZERO + interval, bytes: 0, series: Series::new(name, quantity, "bit/s") }
+    fn new(name: &str, quantity: &str, interval: Duration, points: usize) -> Bins {
+        Bins { interval, end: Time::ZERO + interval, bytes: 0, series: Series::new(name, quantity, "bit/s", points) }
     }
 
     fn add(&mut self, now: Time, bytes: u64) {
@@ -37,6 +41,8 @@ impl Bins {
 /// Series and events of one flow's source.
 pub struct Recorder {
     flow: String,
+    /// How many points each series keeps.
+    points: usize,
     seq_sent: Series,
     ack_received: Series,
     in_flight: Series,
@@ -50,6 +56,8 @@ pub struct Recorder {
     counters: Counters,
     established: bool,
     pub events: Vec<Event>,
+    /// How many events are kept.
+    share: usize,
     pub omitted: u64,
 }
 
@@ -64,15 +72,18 @@ fn unit_of(quantity: &str) -> &'static str {
 }
 
 impl Recorder {
-    /// Nothing recorded yet; rates are averaged over `interval`.
-    pub fn new(flow: &str, interval: Duration) -> Recorder {
-        let series = |quantity, unit| Series::new(flow, quantity, unit);
+    /// Nothing recorded yet of one of `flows` flows; rates are averaged over `interval`.
+    pub fn new(flow: &str, flows: usize, interval: Duration) -> Recorder {
+        let points = points_each(SERIES * flows);
+        let series = |quantity, unit| Series::new(flow, quantity, unit, points);
+        let rate = |quantity| Bins::new(flow, quantity, interval, points);
         Recorder {
             flow: flow.to_string(),
+            points,
             seq_sent: series("seq_sent", "B"),
             ack_received: series("ack_received", "B"),
             in_flight: series("in_flight", "B"),
-            rates: [Bins::new(flow, "send_rate", interval), Bins::new(flow, "ack_rate", interval)],
+            rates: [rate("send_rate"), rate("ack_rate")],
             shown: Vec::new(),
             first: None,
             max: 0,
@@ -80,13 +91,14 @@ impl Recorder {
             counters: Counters::default(),
             established: false,
             events: Vec::new(),
+            share: (EVENTS / flows).clamp(1, EVENTS_OF_A_FLOW),
             omitted: 0,
         }
     }
 
     /// Notes an event.
     pub fn event(&mut self, now: Time, kind: EventKind, value: f64, detail: String) {
-        if self.events.len() == EVENTS {
+        if self.events.len() == self.share {
             self.omitted += 1;
             return;
         }
@@ -149,10 +161,10 @@ impl Recorder {
             self.una = una;
         }
         self.in_flight.push(now, source.in_flight() as f64);
-        let (flow, shown) = (&self.flow, &mut self.shown);
+        let (flow, points, shown) = (&self.flow, self.points, &mut self.shown);
         source.controller().inspect(&mut |name, value| {
             let i = shown.iter().position(|(n, ..)| *n == name).unwrap_or_else(|| {
-                shown.push((name, f64::NAN, Series::new(flow, name, unit_of(name))));
+                shown.push((name, f64::NAN, Series::new(flow, name, unit_of(name), points)));
                 shown.len() - 1
             });
             let (_, last, series) = &mut shown[i];

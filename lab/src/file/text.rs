@@ -106,6 +106,7 @@ pub struct Link {
     /// Largest IP packet; default 1500B.
     pub mtu: Option<Written<Bytes>>,
     /// What waits before the line, in both directions; default fifo:1000p.
+    #[serde(default)] // says to the schema, too, that it may be left out
     #[schemars(schema_with = "crate::schema::queue")]
     pub queue: Option<At<Setting>>,
     /// Changes during the run, in both directions.
@@ -125,6 +126,7 @@ pub struct Backward {
     /// Largest IP packet.
     pub mtu: Option<Written<Bytes>>,
     /// What waits before the line.
+    #[serde(default)] // says to the schema, too, that it may be left out
     #[schemars(schema_with = "crate::schema::queue")]
     pub queue: Option<At<Setting>>,
     /// Changes during the run, in place of those of the link.
@@ -168,12 +170,15 @@ pub struct Flow {
     /// tcp: application bytes to send; default endless.
     pub size: Option<Written<Bytes>>,
     /// tcp: the sender's stack; default rfc.
+    #[serde(default)] // says to the schema, too, that it may be left out
     #[schemars(schema_with = "crate::schema::stack")]
     pub stack: Option<At<Setting>>,
     /// tcp: the receiver's stack; default the sender's.
+    #[serde(default)] // says to the schema, too, that it may be left out
     #[schemars(schema_with = "crate::schema::stack")]
     pub receiver_stack: Option<At<Setting>>,
     /// tcp: the sender's congestion control; default reno.
+    #[serde(default)] // says to the schema, too, that it may be left out
     #[schemars(schema_with = "crate::schema::controller")]
     pub controller: Option<At<Setting>>,
     /// tcp: the receiver's buffer, hence the largest window; default 1MiB. In BDP: slowest rate on the way there, times the

@@ -7,7 +7,7 @@ use crate::outcome::Quantiles;
 /// retransmits; silence from 1.9 until the timeout at 3.2; then the ACK advances to the end at 3.3, and again at 4.5.
 fn run() -> Outcome {
     let points = |quantity: &str, unit: &str, points: &[(f64, f64)]| {
-        let mut series = Series::new("bulk", quantity, unit);
+        let mut series = Series::new("bulk", quantity, unit, crate::outcome::SERIES_POINTS);
         series.points = points.to_vec();
         series
     };
