@@ -149,12 +149,19 @@ pub fn within(settings: &Settings, name: &'static str, low: f64, high: f64) -> R
     if v.is_finite() && (low..=high).contains(&v) {
         Ok(v)
     } else {
-        Err(Unfit::new(name, alloc::format!("{name} = {v} is outside {low} to {high}: write a number in between")))
+        Err(Unfit::new(
+            name,
+            alloc::format!("{name} = {v} is outside {low} to {high}: write a number in between"),
+        ))
     }
 }
 
 /// A duration must not be zero.
 pub fn positive_time(settings: &Settings, name: &'static str) -> Result<Duration, Unfit> {
     let d = settings.time(name);
-    if d.is_zero() { Err(Unfit::new(name, alloc::format!("{name} must be longer than zero, for example 30ms"))) } else { Ok(d) }
+    if d.is_zero() {
+        Err(Unfit::new(name, alloc::format!("{name} must be longer than zero, for example 30ms")))
+    } else {
+        Ok(d)
+    }
 }

@@ -106,12 +106,18 @@ impl Document {
             return refuse(format!("{name} cannot be read: {error}"), "check the name and the permissions");
         }
         if bytes.len() as u64 > LARGEST_FILE {
-            return refuse(format!("{name} is larger than 64 MiB"), "this is hardly a scenario; alike flows need only a `count`");
+            return refuse(
+                format!("{name} is larger than 64 MiB"),
+                "this is hardly a scenario; alike flows need only a `count`",
+            );
         }
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Document { name, text }),
             Err(error) => {
-                let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
+                let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
+                    .iter()
+                    .filter(|b| **b == b'\n')
+                    .count();
                 refuse(format!("{name} is not UTF-8: see line {line}"), "save it as UTF-8 text")
             }
         }
@@ -131,7 +137,10 @@ impl Document {
         })
     }
 
-    fn edited(&self, edit: impl FnOnce(&mut DocumentMut) -> Result<(), Refusal>) -> Result<Document, Refusal> {
+    fn edited(
+        &self,
+        edit: impl FnOnce(&mut DocumentMut) -> Result<(), Refusal>,
+    ) -> Result<Document, Refusal> {
         self.file()?; // so that a file with mistakes gets the reader's messages, not the editor's
         let parsed = self.text.parse::<DocumentMut>();
         let mut document = parsed.map_err(|e| Refusal { span: e.span(), ..Refusal::new(e.message(), "") })?;
@@ -168,7 +177,8 @@ impl Document {
     /// What the scenario is called if it does not say: the file's name without folder and extension.
     fn stem(&self) -> String {
         let stem = Path::new(&self.name).file_stem().map(|s| s.to_string_lossy()).unwrap_or_default();
-        let name: String = stem.chars().map(|c| if resolve::is_name(&c.to_string()) { c } else { '-' }).take(64).collect();
+        let name: String =
+            stem.chars().map(|c| if resolve::is_name(&c.to_string()) { c } else { '-' }).take(64).collect();
         if name.is_empty() { "scenario".into() } else { name }
     }
 }

@@ -2,10 +2,10 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod file;
 pub mod claim;
-pub mod metric;
+pub mod file;
 pub mod host;
+pub mod metric;
 pub mod outcome;
 pub mod paper;
 pub mod quantity;

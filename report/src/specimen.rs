@@ -3,7 +3,7 @@
 
 use narrows_core::Time;
 use narrows_lab::Outcome;
-use narrows_lab::outcome::{SERIES_POINTS, Event, EventKind, FlowSummary, Quantiles, QueueSummary, Series};
+use narrows_lab::outcome::{Event, EventKind, FlowSummary, Quantiles, QueueSummary, SERIES_POINTS, Series};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MSS: u64 = 4300;
@@ -55,7 +55,8 @@ impl Net {
     fn new(window: u64, segments: u64, rtt: f64) -> Net {
         let series =
             [("seq_sent", "B"), ("ack_received", "B"), ("cwnd", "B"), ("ssthresh", "B"), ("rtt", "s")];
-        let mut series: Vec<Series> = series.iter().map(|(q, unit)| Series::new("bulk", q, unit, SERIES_POINTS)).collect();
+        let mut series: Vec<Series> =
+            series.iter().map(|(q, unit)| Series::new("bulk", q, unit, SERIES_POINTS)).collect();
         series.push(Series::new("r1>r2", "backlog", "B", SERIES_POINTS));
         let mut net = Net {
             moments: BTreeMap::new(),

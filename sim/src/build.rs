@@ -36,7 +36,9 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
     let mut cues = Vec::new();
     for link in &scenario.links {
         let (from, to) = (&scenario.nodes[link.from].name, &scenario.nodes[link.to].name);
-        for (line, name) in [(&link.forward, format!("{from}>{to}")), (&link.backward, format!("{to}>{from}"))] {
+        for (line, name) in
+            [(&link.forward, format!("{from}>{to}")), (&link.backward, format!("{to}>{from}"))]
+        {
             let queue = queue(&line.queue, rng(seed, Stream::Queue, lines.len()))
                 .map_err(|unfit| Refused::unfit(&format!("link.{name}.queue"), unfit))?;
             let change = |c: &scenario::Change| {
@@ -55,37 +57,52 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
     let mut flows = Vec::new();
     for (i, flow) in scenario.flows.iter().enumerate() {
         let refused = |message: String| Refused { path: format!("flow.{}", flow.name), message };
-        let route = routes
-            .between(flow.from, flow.to)
-            .ok_or_else(|| refused("there is no way from its source to its destination: add a link".into()))?;
+        let route = routes.between(flow.from, flow.to).ok_or_else(|| {
+            refused("there is no way from its source to its destination: add a link".into())
+        })?;
         let (start, stop) = (Time::ZERO + flow.start, flow.stop.map(|s| Time::ZERO + s));
         let (ends, size, controller) = match &flow.transport {
             Transport::Tcp(tcp) => {
                 let unfit = |u| Refused::unfit(&format!("flow.{}", flow.name), u);
-                let ends = tcp_ends(scenario, tcp, &route, seed, i, [phases[flow.from], phases[flow.to]]).map_err(unfit)?;
+                let ends = tcp_ends(scenario, tcp, &route, seed, i, [phases[flow.from], phases[flow.to]])
+                    .map_err(unfit)?;
                 (Ends::Tcp(Box::new(ends)), tcp.size.map(|s| s.0), tcp.controller.name.clone())
             }
             Transport::Udp(udp) => {
                 let until = stop.unwrap_or(Time::MAX);
-                let mut on: Vec<_> = udp.on.iter().map(|(a, b)| (Time::ZERO + *a, (Time::ZERO + *b).min(until))).collect();
+                let mut on: Vec<_> =
+                    udp.on.iter().map(|(a, b)| (Time::ZERO + *a, (Time::ZERO + *b).min(until))).collect();
                 if on.is_empty() {
                     on.push((start, until));
                 }
                 on.retain(|(a, b)| a < b);
-                (Ends::Udp(Source::new(udp.rate, udp.packet.0 as u32, on), Sink::default()), None, "udp".to_string())
+                (
+                    Ends::Udp(Source::new(udp.rate, udp.packet.0 as u32, on), Sink::default()),
+                    None,
+                    "udp".to_string(),
+                )
             }
         };
-        let recorder = scenario
-            .record
-            .flows
-            .then(|| Box::new(Recorder::new(&flow.name, scenario.flows.len(), scenario.record.rate_interval)));
+        let recorder = scenario.record.flows.then(|| {
+            Box::new(Recorder::new(&flow.name, scenario.flows.len(), scenario.record.rate_interval))
+        });
         let first = way(&mut ways, route.iter().copied());
         let back = way(&mut ways, route.iter().rev().map(|h| Hop { forward: !h.forward, ..*h }));
         cues.push((start, Cue::Start(i)));
         if let (Some(stop), Ends::Tcp(_)) = (stop, &ends) {
             cues.push((stop, Cue::Stop(i)));
         }
-        flows.push(Flow::new(FlowId(i as u32), flow.name.clone(), controller, ends, [first, back], size, start, stop, recorder));
+        flows.push(Flow::new(
+            FlowId(i as u32),
+            flow.name.clone(),
+            controller,
+            ends,
+            [first, back],
+            size,
+            start,
+            stop,
+            recorder,
+        ));
     }
     // Popped from the back: latest first; of equal instants the one declared first comes last.
     cues.reverse();
@@ -93,8 +110,12 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
     let tcp = |f: &&scenario::Flow| matches!(&f.transport, Transport::Tcp(_));
     let unfinished = flows.iter().filter(|f| f.size.is_some()).count();
     let endless = unfinished == 0 || scenario.flows.iter().filter(tcp).count() > unfinished;
-    let backlogs =
-        scenario.record.queues.then(|| line_names.iter().map(|name| Series::new(name, "backlog", "B", points_each(line_names.len()))).collect());
+    let backlogs = scenario.record.queues.then(|| {
+        line_names
+            .iter()
+            .map(|name| Series::new(name, "backlog", "B", points_each(line_names.len())))
+            .collect()
+    });
     Ok(Sim {
         name: scenario.name.clone(),
         seed,
@@ -140,7 +161,8 @@ fn discipline(part: &Part, mut rng: Rng) -> Result<Box<dyn Qdisc<Carried>>, narr
     let inner_rng = Rng::new(rng.next_u64(), 1);
     let inner = part.inner.as_ref().map(|p| discipline(p, inner_rng)).transpose()?;
     let context = qdisc::Context { inner, rng };
-    qdisc::by_name(&part.name, &part.settings, context).expect("the scenario was checked against the registry")
+    qdisc::by_name(&part.name, &part.settings, context)
+        .expect("the scenario was checked against the registry")
 }
 
 fn controller(part: &Part, mut rng: Rng) -> Result<Box<dyn Controller>, narrows_core::registry::Unfit> {
@@ -156,7 +178,12 @@ const HEADERS: u64 = 40;
 const TIMESTAMPS: u32 = 12;
 
 fn tcp_ends(
-    scenario: &Scenario, flow: &TcpFlow, route: &[Hop], seed: u64, index: usize, phases: [Duration; 2],
+    scenario: &Scenario,
+    flow: &TcpFlow,
+    route: &[Hop],
+    seed: u64,
+    index: usize,
+    phases: [Duration; 2],
 ) -> Result<(Tcp, Tcp), narrows_core::registry::Unfit> {
     let mtu = |h: &Hop| {
         let Link { forward, backward, .. } = &scenario.links[h.link];

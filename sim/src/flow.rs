@@ -56,8 +56,15 @@ impl Flow {
     /// A flow that has not started.
     #[allow(clippy::too_many_arguments)] // each is a distinct fact of the scenario; a struct would only repeat Flow
     pub fn new(
-        id: FlowId, name: String, controller: String, ends: Ends, ways: [u32; 2], size: Option<u64>, start: Time,
-        stop: Option<Time>, recorder: Option<Box<Recorder>>,
+        id: FlowId,
+        name: String,
+        controller: String,
+        ends: Ends,
+        ways: [u32; 2],
+        size: Option<u64>,
+        start: Time,
+        stop: Option<Time>,
+        recorder: Option<Box<Recorder>>,
     ) -> Flow {
         Flow {
             id,

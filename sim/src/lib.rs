@@ -103,7 +103,11 @@ impl Sim {
             }
             self.now = at;
             if slot < flow_slots {
-                if slot % 2 == 0 { self.line_ready(slot / 2, watch) } else { self.line_arrival(slot / 2, watch) }
+                if slot % 2 == 0 {
+                    self.line_ready(slot / 2, watch)
+                } else {
+                    self.line_arrival(slot / 2, watch)
+                }
             } else if slot < cue_slot {
                 let i = slot - flow_slots;
                 self.agenda.clear(slot);
@@ -187,7 +191,10 @@ impl Sim {
         if let Some(at) = wish.arrival {
             self.agenda.set(Self::arrival_slot(i), at);
         }
-        if self.taps && wish.left && let Some(datagram) = self.lines[i].newest() {
+        if self.taps
+            && wish.left
+            && let Some(datagram) = self.lines[i].newest()
+        {
             watch.packet(i, self.now, datagram);
         }
         if let Some(backlogs) = &mut self.backlogs {
@@ -213,7 +220,12 @@ impl Sim {
                 (Body::Tcp(s), Direction::Backward) => s.ack.0 as f64,
                 (Body::Udp(m), _) => m.number as f64,
             };
-            recorder.event(self.now, EventKind::Drop, value, format!("{} {}", self.line_names[i], reason.name()));
+            recorder.event(
+                self.now,
+                EventKind::Drop,
+                value,
+                format!("{} {}", self.line_names[i], reason.name()),
+            );
         }
     }
 
@@ -267,7 +279,8 @@ impl Sim {
         }
         outcome.events.sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
         let names = self.line_names;
-        outcome.queues = self.lines.iter_mut().zip(names).map(|(line, name)| line.summary(name, now)).collect();
+        outcome.queues =
+            self.lines.iter_mut().zip(names).map(|(line, name)| line.summary(name, now)).collect();
         for mut series in self.backlogs.into_iter().flatten() {
             series.finish();
             outcome.series.push(series);
@@ -283,7 +296,10 @@ fn note(hash: &mut u64, now: Time, d: &Datagram, kind: u64) {
         Body::Tcp(s) => (s.seq.0 as u64) << 32 | s.ack.0 as u64,
         Body::Udp(m) => m.number,
     };
-    let who = (d.flow.0 as u64) << 32 | (d.size as u64) << 8 | (d.direction == Direction::Backward) as u64 | kind << 4;
+    let who = (d.flow.0 as u64) << 32
+        | (d.size as u64) << 8
+        | (d.direction == Direction::Backward) as u64
+        | kind << 4;
     for word in [now.as_nanos(), who, what] {
         *hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
     }

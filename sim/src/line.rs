@@ -183,7 +183,11 @@ impl Line {
         let next = self.queue.dequeue(now, &mut |p, reason| dropped.push((p, reason)));
         let mut wish = Wish::default();
         if let Some(packet) = next {
-            if packet.enqueued == now { self.unhindered += 1 } else { self.waits.record(now.since(packet.enqueued)) }
+            if packet.enqueued == now {
+                self.unhindered += 1
+            } else {
+                self.waits.record(now.since(packet.enqueued))
+            }
             self.marked += (packet.datagram.ecn == Ecn::Ce && !packet.marked) as u64;
             wish.left = true;
             wish.arrival = self.send(now, packet);
@@ -240,7 +244,8 @@ impl Line {
     /// The first packet in the pipe arrives; and when the next one will.
     #[inline]
     pub fn arrive(&mut self) -> (Carried, Option<Time>) {
-        let (_, packet) = self.pipe.pop_front().expect("an arrival is scheduled only for a packet in the pipe");
+        let (_, packet) =
+            self.pipe.pop_front().expect("an arrival is scheduled only for a packet in the pipe");
         (packet, self.pipe.front().map(|(at, _)| *at))
     }
 
@@ -273,7 +278,11 @@ impl Line {
                 .map(|(reason, n)| (reason.name().to_string(), n))
                 .collect(),
             marks: self.marked,
-            utilisation: if self.capacity > 0.0 { self.departed_bytes as f64 * 8.0 / self.capacity } else { 0.0 },
+            utilisation: if self.capacity > 0.0 {
+                self.departed_bytes as f64 * 8.0 / self.capacity
+            } else {
+                0.0
+            },
             delay: self.waits.quantiles(),
             backlog_max_bytes: self.backlog_max,
         }

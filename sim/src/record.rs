@@ -23,7 +23,12 @@ struct Bins {
 
 impl Bins {
     fn new(name: &str, quantity: &str, interval: Duration, points: usize) -> Bins {
-        Bins { interval, end: Time::ZERO + interval, bytes: 0, series: Series::new(name, quantity, "bit/s", points) }
+        Bins {
+            interval,
+            end: Time::ZERO + interval,
+            bytes: 0,
+            series: Series::new(name, quantity, "bit/s", points),
+        }
     }
 
     fn add(&mut self, now: Time, bytes: u64) {

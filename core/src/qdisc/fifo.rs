@@ -33,7 +33,10 @@ impl<P: Packet> Fifo<P> {
             other => panic!("limit is {other:?}"),
         };
         if limit_bytes == 0 || limit_packets == 0 {
-            return Err(Unfit::new("limit", "a queue without room drops everything: write at least one packet, for example 128KiB or 100p"));
+            return Err(Unfit::new(
+                "limit",
+                "a queue without room drops everything: write at least one packet, for example 128KiB or 100p",
+            ));
         }
         Ok(Fifo { queue: VecDeque::new(), bytes: 0, limit_bytes, limit_packets })
     }

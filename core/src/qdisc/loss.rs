@@ -14,7 +14,12 @@ pub const ENTRY: Entry = Entry {
     name: "loss",
     summary: "drops packets at random or by list, before the inner queue",
     parameters: &[
-        Parameter { name: "probability", kind: Kind::Ratio, default: "0", meaning: "chance of each packet to be lost, 0 to 1" },
+        Parameter {
+            name: "probability",
+            kind: Kind::Ratio,
+            default: "0",
+            meaning: "chance of each packet to be lost, 0 to 1",
+        },
         Parameter {
             name: "packets",
             kind: Kind::List,
@@ -44,7 +49,14 @@ impl<P> Loss<P> {
         if packets.first() == Some(&0) {
             return Err(Unfit::new("packets", "packets are counted from 1: there is no packet 0"));
         }
-        Ok(Loss { probability: within(settings, "probability", 0.0, 1.0)?, packets, listed: 0, arrived: 0, rng, inner })
+        Ok(Loss {
+            probability: within(settings, "probability", 0.0, 1.0)?,
+            packets,
+            listed: 0,
+            arrived: 0,
+            rng,
+            inner,
+        })
     }
 }
 

@@ -1,8 +1,8 @@
 //! Queue disciplines: everything that makes a packet wait, drops or marks it. As in Linux, buffers, shapers, delay and loss
 //! are all queue disciplines, and some contain another one.
 
-pub mod fifo;
 pub mod delay;
+pub mod fifo;
 pub mod loss;
 pub mod shaper;
 #[cfg(test)]
@@ -32,8 +32,13 @@ pub enum DropReason {
 
 impl DropReason {
     /// All of them, in order.
-    pub const ALL: [DropReason; 5] =
-        [DropReason::Full, DropReason::RandomLoss, DropReason::Listed, DropReason::TooLarge, DropReason::NeverFits];
+    pub const ALL: [DropReason; 5] = [
+        DropReason::Full,
+        DropReason::RandomLoss,
+        DropReason::Listed,
+        DropReason::TooLarge,
+        DropReason::NeverFits,
+    ];
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
@@ -98,7 +103,9 @@ pub const REGISTRY: &[Entry] = &[fifo::ENTRY, delay::ENTRY, shaper::ENTRY, loss:
 
 /// Checks `settings` and builds the discipline called `name`. `None` if there is no such name.
 pub fn by_name<P: Packet + Send + 'static>(
-    name: &str, settings: &Settings, context: Context<P>,
+    name: &str,
+    settings: &Settings,
+    context: Context<P>,
 ) -> Option<Result<Box<dyn Qdisc<P>>, Unfit>> {
     fn boxed<P, Q: Qdisc<P> + 'static>(q: Result<Q, Unfit>) -> Result<Box<dyn Qdisc<P>>, Unfit> {
         q.map(|q| Box::new(q) as Box<dyn Qdisc<P>>)

@@ -13,8 +13,18 @@ pub const ENTRY: Entry = Entry {
     name: "shaper",
     summary: "token bucket: lets packets of the inner queue pass at a rate, with a burst allowance",
     parameters: &[
-        Parameter { name: "rate", kind: Kind::Rate, default: "", meaning: "tokens per second, counting whole IP packets" },
-        Parameter { name: "burst", kind: Kind::Bytes, default: "1514B", meaning: "depth of the bucket; larger packets never pass" },
+        Parameter {
+            name: "rate",
+            kind: Kind::Rate,
+            default: "",
+            meaning: "tokens per second, counting whole IP packets",
+        },
+        Parameter {
+            name: "burst",
+            kind: Kind::Bytes,
+            default: "1514B",
+            meaning: "depth of the bucket; larger packets never pass",
+        },
     ],
     contains: true,
 };
@@ -42,7 +52,10 @@ impl<P: Packet> Shaper<P> {
             return Err(Unfit::new("rate", "nothing passes at rate zero: write for example 10Mbit/s"));
         }
         if burst.0 == 0 {
-            return Err(Unfit::new("burst", "an empty bucket lets nothing pass: write at least one packet, for example 1514B"));
+            return Err(Unfit::new(
+                "burst",
+                "an empty bucket lets nothing pass: write at least one packet, for example 1514B",
+            ));
         }
         Ok(Shaper { rate, burst, tokens: burst.0 as u128 * BYTE, updated: Time::ZERO, head: None, inner })
     }

@@ -41,7 +41,12 @@ impl Endpoint<Message> for Source {
         if self.next > now {
             return None;
         }
-        let message = Message { source: 9, destination: 9, length: self.size - IPV4_HEADER - HEADER, number: self.sent };
+        let message = Message {
+            source: 9,
+            destination: 9,
+            length: self.size - IPV4_HEADER - HEADER,
+            number: self.sent,
+        };
         self.sent += 1;
         self.next += Duration::from_nanos(self.rate.transmit(self.size, &mut self.carry));
         while self.next >= self.periods[self.period].1 {
@@ -104,7 +109,8 @@ mod tests {
     #[test]
     fn twenty_megabit_with_a_pause_sends_the_exact_count() {
         let s = Time::from_millis;
-        let mut source = Source::new(Rate(20_000_000), 1500, alloc::vec![(s(0), s(3000)), (s(6000), s(9000))]);
+        let mut source =
+            Source::new(Rate(20_000_000), 1500, alloc::vec![(s(0), s(3000)), (s(6000), s(9000))]);
         let (mut sink, mut when) = (Sink::default(), Vec::new());
         while let Some(at) = source.wake_at() {
             let m = source.transmit(at).unwrap();

@@ -32,28 +32,78 @@ pub const PARAMETERS: &[Parameter] = &[
         default: "rfc6298",
         meaning: "RTT estimator and retransmission clock: ticks (4.4BSD's 500 ms slow timer) or rfc6298",
     },
-    Parameter { name: "rto_min", kind: Kind::Time, default: "1s", meaning: "smallest RTO (RFC 6298 section 2.4: 1 s; BSD: 2 ticks)" },
-    Parameter { name: "rto_max", kind: Kind::Time, default: "60s", meaning: "largest RTO, back-off included (BSD: 64 s)" },
-    Parameter { name: "rto_initial", kind: Kind::Time, default: "1s", meaning: "RTO before the first sample (RFC 6298: 1 s; BSD: 3 s)" },
-    Parameter { name: "slow_tick", kind: Kind::Time, default: "500ms", meaning: "period of BSD's slow timer (rto = ticks)" },
+    Parameter {
+        name: "rto_min",
+        kind: Kind::Time,
+        default: "1s",
+        meaning: "smallest RTO (RFC 6298 section 2.4: 1 s; BSD: 2 ticks)",
+    },
+    Parameter {
+        name: "rto_max",
+        kind: Kind::Time,
+        default: "60s",
+        meaning: "largest RTO, back-off included (BSD: 64 s)",
+    },
+    Parameter {
+        name: "rto_initial",
+        kind: Kind::Time,
+        default: "1s",
+        meaning: "RTO before the first sample (RFC 6298: 1 s; BSD: 3 s)",
+    },
+    Parameter {
+        name: "slow_tick",
+        kind: Kind::Time,
+        default: "500ms",
+        meaning: "period of BSD's slow timer (rto = ticks)",
+    },
     Parameter {
         name: "delayed_ack",
         kind: Kind::Word(&["fast_ticks", "after", "none"]),
         default: "after",
         meaning: "lone segments are acknowledged at BSD's next fast tick, a time after they came, or at once",
     },
-    Parameter { name: "delayed_ack_time", kind: Kind::Time, default: "40ms", meaning: "the fast tick's period, or the time (RFC 1122: under 500 ms)" },
-    Parameter { name: "ack_every", kind: Kind::Count, default: "2", meaning: "full segments that bring an ACK at once (RFC 5681 section 4.2)" },
-    Parameter { name: "timestamps", kind: Kind::Flag, default: "true", meaning: "offer the timestamps option, and PAWS with it (RFC 7323)" },
-    Parameter { name: "timestamp_clock", kind: Kind::Time, default: "1ms", meaning: "resolution of TSval (BSD: one slow tick)" },
-    Parameter { name: "window_scale", kind: Kind::Flag, default: "true", meaning: "offer the window scale option (RFC 7323)" },
+    Parameter {
+        name: "delayed_ack_time",
+        kind: Kind::Time,
+        default: "40ms",
+        meaning: "the fast tick's period, or the time (RFC 1122: under 500 ms)",
+    },
+    Parameter {
+        name: "ack_every",
+        kind: Kind::Count,
+        default: "2",
+        meaning: "full segments that bring an ACK at once (RFC 5681 section 4.2)",
+    },
+    Parameter {
+        name: "timestamps",
+        kind: Kind::Flag,
+        default: "true",
+        meaning: "offer the timestamps option, and PAWS with it (RFC 7323)",
+    },
+    Parameter {
+        name: "timestamp_clock",
+        kind: Kind::Time,
+        default: "1ms",
+        meaning: "resolution of TSval (BSD: one slow tick)",
+    },
+    Parameter {
+        name: "window_scale",
+        kind: Kind::Flag,
+        default: "true",
+        meaning: "offer the window scale option (RFC 7323)",
+    },
     Parameter {
         name: "halve",
         kind: Kind::Word(&["flight", "window"]),
         default: "flight",
         meaning: "on loss ssthresh is half of what is in flight (RFC 5681), or of min(snd_wnd, snd_cwnd) (BSD)",
     },
-    Parameter { name: "max_retransmits", kind: Kind::Count, default: "12", meaning: "timeouts in a row before the connection is given up" },
+    Parameter {
+        name: "max_retransmits",
+        kind: Kind::Count,
+        default: "12",
+        meaning: "timeouts in a row before the connection is given up",
+    },
 ];
 
 /// One stack of the registry.
@@ -133,12 +183,21 @@ impl Stack {
             if (low..=high).contains(&n) {
                 return Ok(n as u32);
             }
-            Err(Unfit::new(name, alloc::format!("{name} = {n} is outside {low} to {high}: write a number in between")))
+            Err(Unfit::new(
+                name,
+                alloc::format!("{name} = {n} is outside {low} to {high}: write a number in between"),
+            ))
         };
-        let rto_bounds =
-            Bounds { min: positive_time(settings, "rto_min")?, max: positive_time(settings, "rto_max")?, initial: positive_time(settings, "rto_initial")? };
+        let rto_bounds = Bounds {
+            min: positive_time(settings, "rto_min")?,
+            max: positive_time(settings, "rto_max")?,
+            initial: positive_time(settings, "rto_initial")?,
+        };
         if rto_bounds.max < rto_bounds.min {
-            return Err(Unfit::new("rto_max", "rto_max is below rto_min: write at least as much, for example 60s"));
+            return Err(Unfit::new(
+                "rto_max",
+                "rto_max is below rto_min: write at least as much, for example 60s",
+            ));
         }
         Ok(Stack {
             recovery: match settings.word("recovery").as_str() {
