@@ -43,7 +43,7 @@ impl Time {
     /// Seconds since the start, for reports.
     #[inline]
     pub fn as_secs_f64(self) -> f64 {
-        self.0 as f64 * 1e-9
+        self.0 as f64 / 1e9
     }
 
     /// How long after `earlier` this is; zero if it is not after.

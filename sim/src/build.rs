@@ -71,7 +71,7 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
             Transport::Udp(udp) => {
                 let until = stop.unwrap_or(Time::MAX);
                 let mut on: Vec<_> =
-                    udp.on.iter().map(|(a, b)| (Time::ZERO + *a, (Time::ZERO + *b).min(until))).collect();
+                    udp.on.iter().map(|(a, b)| ((Time::ZERO + *a).max(start), (Time::ZERO + *b).min(until))).collect();
                 if on.is_empty() {
                     on.push((start, until));
                 }
@@ -108,7 +108,7 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
     cues.reverse();
     cues.sort_by_key(|cue| std::cmp::Reverse(cue.0));
     let tcp = |f: &&scenario::Flow| matches!(&f.transport, Transport::Tcp(_));
-    let unfinished = flows.iter().filter(|f| f.size.is_some()).count();
+    let unfinished = flows.iter().filter(|f| f.bounded).count();
     let endless = unfinished == 0 || scenario.flows.iter().filter(tcp).count() > unfinished;
     let backlogs = scenario.record.queues.then(|| {
         line_names
@@ -121,13 +121,14 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
         seed,
         now: Time::ZERO,
         end: Time::ZERO + scenario.duration,
-        agenda: Agenda::new(2 * (lines.len() + flows.len()) + 1),
+        agenda: Agenda::new(2 * (lines.len() + flows.len()) + 2),
         lines,
         line_names,
         backlogs,
         flows,
         ways,
         cues,
+        tick: scenario.record.flows.then_some(scenario.record.rate_interval),
         unfinished,
         endless,
         taps: false,

@@ -3,7 +3,7 @@
 use crate::record::Recorder;
 use narrows_core::packet::{Body, Direction};
 use narrows_core::transport::Endpoint;
-use narrows_core::transport::tcp::Tcp;
+use narrows_core::transport::tcp::{State, Tcp};
 use narrows_core::transport::udp::{Sink, Source};
 use narrows_core::{Datagram, Ecn, FlowId, Time};
 use narrows_lab::outcome::{Distribution, FlowSummary};
@@ -41,6 +41,10 @@ pub struct Flow {
     pub start: Time,
     pub stop: Option<Time>,
     pub started: bool,
+    /// Whether it ends by itself: it has a size, or a stop.
+    pub bounded: bool,
+    /// Whether its end has been noted.
+    pub over: bool,
     pub finished: Option<Time>,
     pub lost: u64,
     rtts: Distribution,
@@ -66,6 +70,7 @@ impl Flow {
         stop: Option<Time>,
         recorder: Option<Box<Recorder>>,
     ) -> Flow {
+        let bounded = size.is_some() || (stop.is_some() && matches!(ends, Ends::Tcp(_)));
         Flow {
             id,
             name,
@@ -76,6 +81,8 @@ impl Flow {
             start,
             stop,
             started: false,
+            bounded,
+            over: false,
             finished: None,
             lost: 0,
             rtts: Distribution::default(),
@@ -175,6 +182,30 @@ impl Flow {
         }
     }
 
+    /// The source stops writing: what it has written is what it has to send.
+    pub fn stop(&mut self, now: Time) {
+        if let Ends::Tcp(ends) = &mut self.ends {
+            ends.0.stop();
+            self.size = Some(self.size.map_or(ends.0.written(), |size| size.min(ends.0.written())));
+            self.after_ack(now);
+        }
+    }
+
+    /// Whether nothing more will come of it: all arrived, or the connection was given up.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        let given_up = |ends: &(Tcp, Tcp)| self.started && ends.0.state() == State::Closed;
+        self.finished.is_some() || matches!(&self.ends, Ends::Tcp(ends) if given_up(ends))
+    }
+
+    /// While nothing happens: timers of the congestion control catch up, so that what is recorded of them does.
+    pub fn tick(&mut self, now: Time) {
+        if let (Some(recorder), Ends::Tcp(ends)) = (&mut self.recorder, &mut self.ends) {
+            ends.0.catch_up(now);
+            recorder.look(now, &ends.0);
+        }
+    }
+
     /// Something has happened at the source: what is recorded of it follows.
     #[inline]
     pub fn record(&mut self, now: Time) {
@@ -185,7 +216,8 @@ impl Flow {
 
     /// The flow in numbers at `now`, the end of the run.
     pub fn summary(&mut self, now: Time) -> FlowSummary {
-        let end = self.finished.or(self.stop).unwrap_or(now).min(now);
+        let stopped = self.stop.filter(|_| matches!(self.ends, Ends::Udp(..)));
+        let end = self.finished.or(stopped).unwrap_or(now).min(now);
         let seconds = end.since(self.start).as_secs_f64();
         let mut summary = FlowSummary {
             name: self.name.clone(),

@@ -20,7 +20,7 @@ mod line;
 mod record;
 
 use agenda::Agenda;
-use flow::{End, Ends, Flow};
+use flow::{End, Flow};
 use line::{Carried, Line, Wish};
 use narrows_core::packet::{Body, Direction};
 use narrows_core::{Datagram, Rate, Time};
@@ -59,7 +59,9 @@ pub struct Sim {
     ways: Vec<u32>,
     /// In order of time; the next one is last.
     cues: Vec<(Time, Cue)>,
-    /// Flows with a size that have not finished; the run ends when the last one does.
+    /// How often flows are looked at between events, if they are recorded.
+    tick: Option<Duration>,
+    /// Flows with a size or a stop that are not over; the run ends when the last one is.
     unfinished: usize,
     /// Whether a flow without a size keeps the run going until its end.
     endless: bool,
@@ -69,7 +71,7 @@ pub struct Sim {
     hash: u64,
 }
 
-/// The order of slots on the agenda: two per line, two per flow, one for the cues.
+/// The order of slots on the agenda: two per line, two per flow, one for the cues, one for ticks.
 impl Sim {
     fn ready_slot(line: usize) -> usize {
         2 * line
@@ -83,11 +85,17 @@ impl Sim {
     fn cue_slot(&self) -> usize {
         2 * (self.lines.len() + self.flows.len())
     }
+    fn tick_slot(&self) -> usize {
+        self.cue_slot() + 1
+    }
 
-    /// Runs to the end: the scenario's duration, or when every flow with a size has finished and none is endless.
+    /// Runs to the end: the scenario's duration, or when every flow with a size or a stop is over and none is endless.
     pub fn run(mut self, watch: &mut dyn Watch) -> Outcome {
         if let Some((at, _)) = self.cues.last() {
             self.agenda.set(self.cue_slot(), *at);
+        }
+        if let Some(interval) = self.tick {
+            self.agenda.set(self.tick_slot(), Time::ZERO + interval);
         }
         self.taps = watch.wants_packets();
         let flow_slots = 2 * self.lines.len();
@@ -112,8 +120,10 @@ impl Sim {
                 let i = slot - flow_slots;
                 self.agenda.clear(slot);
                 self.pump(i / 2, if i.is_multiple_of(2) { End::Source } else { End::Sink }, watch);
-            } else {
+            } else if slot == cue_slot {
                 self.cue(watch);
+            } else if let Some(interval) = self.tick {
+                self.tick(interval);
             }
             events = events.wrapping_add(1);
             if events.is_multiple_of(1 << 16) && !watch.progress(self.now, self.end) {
@@ -135,9 +145,7 @@ impl Sim {
                 self.pump(flow, End::Source, watch);
             }
             Cue::Stop(flow) => {
-                if let Ends::Tcp(ends) = &mut self.flows[flow].ends {
-                    ends.0.stop();
-                }
+                self.flows[flow].stop(self.now);
                 self.pump(flow, End::Source, watch);
             }
             Cue::Change { line, rate, delay } => self.lines[line].change(self.now, rate, delay),
@@ -152,6 +160,7 @@ impl Sim {
         }
         if end == End::Source {
             self.flows[flow].record(self.now);
+            self.note_over(flow);
         }
         // Timers re-arm lazily: one that was pushed back moves when it fires.
         if let Some(at) = self.flows[flow].wake_at(end) {
@@ -160,6 +169,28 @@ impl Sim {
                 self.agenda.set(slot, at.max(self.now));
             }
         }
+    }
+
+    /// Counts a flow that has just ended, one way or the other.
+    #[inline]
+    fn note_over(&mut self, i: usize) {
+        let flow = &mut self.flows[i];
+        if flow.over || !flow.is_over() {
+            return;
+        }
+        flow.over = true;
+        self.unfinished -= flow.bounded as usize;
+        if let (Some(at), Some(recorder)) = (flow.finished, &mut flow.recorder) {
+            recorder.event(at, EventKind::Finished, 0.0, String::new());
+        }
+    }
+
+    /// Between events, what is recorded of timers and rates goes on.
+    fn tick(&mut self, interval: Duration) {
+        for flow in self.flows.iter_mut().filter(|f| f.started && !f.over) {
+            flow.tick(self.now);
+        }
+        self.agenda.set(self.tick_slot(), self.now + interval);
     }
 
     /// A packet comes to the next line of its way.
@@ -244,14 +275,7 @@ impl Sim {
         note(&mut self.hash, self.now, &packet.datagram, 0);
         let i = packet.datagram.flow.0 as usize;
         let flow = &mut self.flows[i];
-        let was_finished = flow.finished.is_some();
         let end = flow.receive(self.now, packet.datagram);
-        if flow.finished.is_some() && !was_finished {
-            self.unfinished -= 1;
-            if let Some(recorder) = &mut flow.recorder {
-                recorder.event(self.now, EventKind::Finished, 0.0, String::new());
-            }
-        }
         self.pump(i, end, watch);
     }
 

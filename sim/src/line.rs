@@ -165,11 +165,11 @@ impl Line {
         let dropped = &mut self.dropped;
         self.queue.enqueue(now, packet, &mut |p, reason| dropped.push((p, reason)));
         self.backlog_max = self.backlog_max.max(self.queue.backlog().bytes.0);
+        if now >= self.busy_until && (!self.awaited || matches!(&self.queue, Queue::Other(_))) {
+            return self.ready(now); // the newcomer may be ready before what was awaited
+        }
         if self.awaited {
             return Wish::default();
-        }
-        if now >= self.busy_until {
-            return self.ready(now);
         }
         self.awaited = true;
         Wish { left: false, ready: Some(self.busy_until), arrival: None }

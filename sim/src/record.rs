@@ -160,12 +160,15 @@ impl Recorder {
         if after.timeouts > before.timeouts {
             self.event(now, EventKind::Timeout, una as f64, String::new());
         }
-        if una > self.una || self.una == 0 {
+        if una > self.una || self.ack_received.points.is_empty() {
             self.ack_received.push(now, una as f64);
             self.rates[1].add(now, una - self.una);
             self.una = una;
         }
-        self.in_flight.push(now, source.in_flight() as f64);
+        let in_flight = source.in_flight() as f64;
+        if self.in_flight.points.last().is_none_or(|p| p.1 != in_flight) {
+            self.in_flight.push(now, in_flight);
+        }
         let (flow, points, shown) = (&self.flow, self.points, &mut self.shown);
         source.controller().inspect(&mut |name, value| {
             let i = shown.iter().position(|(n, ..)| *n == name).unwrap_or_else(|| {

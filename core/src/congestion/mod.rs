@@ -129,6 +129,8 @@ pub struct Congestion {
 pub trait Controller: Send {
     /// The connection is established.
     fn on_start(&mut self, start: &Start);
+    /// Periodic timers catch up to `now`: before sending after idleness, and for observers. Events do so by themselves.
+    fn catch_up(&mut self, _now: Time) {}
     /// A segment was sent.
     fn on_send(&mut self, _sent: &Sent) {}
     /// An acknowledgment advanced.

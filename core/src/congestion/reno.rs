@@ -79,6 +79,21 @@ impl Reno {
     }
 }
 
+impl Reno {
+    /// One segment per window: by bytes, or by ACKs as BSD counts.
+    fn linear(&mut self, acked: u64) -> u64 {
+        if !self.count_bytes {
+            return (self.mss * self.mss / self.cwnd).max(1);
+        }
+        self.credit += acked;
+        if self.credit < self.cwnd {
+            return 0;
+        }
+        self.credit -= self.cwnd;
+        self.mss
+    }
+}
+
 impl Controller for Reno {
     fn on_start(&mut self, start: &Start) {
         self.mss = start.mss as u64;
@@ -95,17 +110,8 @@ impl Controller for Reno {
         // BSD compares `cw > ssthresh`: at equality it is still slow start.
         let increment = if self.cwnd <= self.ssthresh {
             if self.count_bytes { ack.acked.0.min(2 * self.mss) } else { self.mss }
-        } else if self.count_bytes {
-            self.credit += ack.acked.0;
-            if self.credit >= self.cwnd {
-                self.credit -= self.cwnd;
-                self.mss
-            } else {
-                0
-            }
         } else {
-            let extra = self.mss.checked_div(self.extra).unwrap_or(0);
-            (self.mss * self.mss / self.cwnd).max(1) + extra
+            self.linear(ack.acked.0) + self.mss.checked_div(self.extra).unwrap_or(0)
         };
         self.cwnd = (self.cwnd + increment).min(self.max_window.max(self.mss));
     }

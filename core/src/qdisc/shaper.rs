@@ -1,5 +1,6 @@
 //! Token bucket (r, b): a packet leaves when the bucket holds its size in tokens; tokens come at rate r up to depth b. With a
-//! bucket of one packet it is a shaper with constant spacing. What waits, waits in the discipline inside.
+//! bucket of one packet it is a shaper with constant spacing. What waits, waits in the discipline inside, but for the packet
+//! whose tokens are being collected: it has left the inner queue and its limit, as in Linux's tbf.
 
 use super::{Backlog, DropReason, Drops, Entry, Qdisc};
 use crate::packet::Packet;

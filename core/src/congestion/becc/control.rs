@@ -14,12 +14,14 @@ pub trait Word: Copy + PartialOrd {
     fn plus(self, other: Self) -> Self;
     /// `self * by / over`: multiplied first, in 64 bits, so that nothing is lost.
     fn times_over(self, by: Self, over: Self) -> Self;
-    /// `self + self * fraction / 65536`: a shift and an addition where the fraction is a power of two.
+    /// `self + self * fraction / 65536`: a multiplication, a shift and an addition; the paper needs no multiplication.
     fn grown(self, fraction: u32) -> Self;
-    /// `self + (target - self) * fraction / 65536`: a subtraction, a shift and an addition.
+    /// `self + (target - self) * fraction / 65536`: a subtraction, a multiplication, a shift and an addition.
     fn toward(self, target: Self, fraction: u32) -> Self;
     /// Stores a value in a variable of the control block.
     fn store(&mut self, value: Self);
+    /// A variable that is no word was stored beside this one.
+    fn stored_beside(&self) {}
 }
 
 impl Word for u32 {
@@ -160,14 +162,19 @@ impl<W: Word> ControlBlock<W> {
         let window = bandwidth_window(most, self.t_minrtt, self.ms_period);
         self.snd_swnd.store(if window < floor { floor } else { window });
         self.t_maxacked.store(W::of(0));
-        self.mode = Mode::NotUpdate;
+        self.set_mode(Mode::NotUpdate);
+    }
+
+    fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.snd_swnd.stored_beside();
     }
 
     /// `tcp_output`: while the congestion window is the smaller one, an update would show nothing.
     #[inline]
     pub fn bounded_by(&mut self, snd_cwnd: W) {
         if self.snd_swnd > snd_cwnd {
-            self.mode = Mode::NotUpdate;
+            self.set_mode(Mode::NotUpdate);
         }
     }
 
@@ -177,7 +184,7 @@ impl<W: Word> ControlBlock<W> {
             Mode::UpdateStart => {
                 self.enlarge(reading);
                 self.expct_th.store(self.t_msrd_th.grown(reading.expected_gain));
-                self.mode = Mode::Updating;
+                self.set_mode(Mode::Updating);
             }
             Mode::Updating if self.t_msrd_th > self.expct_th => {
                 self.enlarge(reading);
@@ -186,9 +193,9 @@ impl<W: Word> ControlBlock<W> {
             }
             Mode::Updating => {
                 self.snd_swnd.store(self.pre_snd_swnd);
-                self.mode = Mode::UpdateStart;
+                self.set_mode(Mode::UpdateStart);
             }
-            Mode::NotUpdate => self.mode = Mode::UpdateStart,
+            Mode::NotUpdate => self.set_mode(Mode::UpdateStart),
         }
     }
 
@@ -263,16 +270,23 @@ impl Word for Counted<'_> {
         Counted { value: self.value.times_over(by.value, over.value), meter }
     }
     fn grown(self, fraction: u32) -> Self {
-        let meter = self.note(self, |o| (o.shifts, o.additions) = (o.shifts + 1, o.additions + 1));
+        let meter = self.note(self, |o| {
+            (o.multiplications, o.shifts, o.additions) = (o.multiplications + 1, o.shifts + 1, o.additions + 1);
+        });
         Counted { value: self.value.grown(fraction), meter }
     }
     fn toward(self, target: Self, fraction: u32) -> Self {
-        let meter = self.note(target, |o| (o.shifts, o.additions) = (o.shifts + 1, o.additions + 2));
+        let meter = self.note(target, |o| {
+            (o.multiplications, o.shifts, o.additions) = (o.multiplications + 1, o.shifts + 1, o.additions + 2);
+        });
         Counted { value: self.value.toward(target.value, fraction), meter }
     }
     fn store(&mut self, value: Self) {
         self.note(value, |o| o.assignments += 1);
         self.value = value.value;
+    }
+    fn stored_beside(&self) {
+        self.note(*self, |o| o.assignments += 1);
     }
 }
 
@@ -289,7 +303,9 @@ pub enum Place {
     Timer,
 }
 
-/// What our code does at `place`, on its longest way, counted by running it.
+/// What our code does at `place`, on its longest way, counted by running it. Guards against overflow and division by zero
+/// inside a [`Word`]'s operations are not counted. For [`Place::Output`] the minimum of three is written out here: the host takes
+/// it in two places ([`super::Becc`]'s window, and the peer's).
 pub fn cost(place: Place) -> Operations {
     let meter = Cell::new(Operations::default());
     let word = |value| Counted { value, meter: Some(&meter) };
@@ -314,8 +330,9 @@ pub fn cost(place: Place) -> Operations {
         Place::Output => {
             let (snd_wnd, snd_cwnd) = (word(1 << 20), word(1 << 19));
             block.bounded_by(snd_cwnd);
-            let win = if snd_wnd < snd_cwnd { snd_wnd } else { snd_cwnd };
-            let _win = if block.snd_swnd < win { block.snd_swnd } else { win };
+            let bound = if block.snd_swnd < snd_cwnd { block.snd_swnd } else { snd_cwnd };
+            let mut win = word(0);
+            win.store(if bound < snd_wnd { bound } else { snd_wnd });
         }
         Place::Timer => block.swnd_timer(&super::LITERAL),
     }

@@ -98,9 +98,9 @@ impl Estimator {
         self.min_rtt = start.rtt.map(|rtt| (rtt, start.now));
     }
 
-    /// A period of `swnd_timer` ended at `now` with `bytes` acknowledged in it.
+    /// A period of `swnd_timer` ended with `bytes` acknowledged in it.
     #[inline]
-    pub fn on_bin(&mut self, _now: Time, bytes: u32, period: Duration) {
+    pub fn on_bin(&mut self, bytes: u32, period: Duration) {
         if !self.switches.per_ack
             && !self.silent()
             && let Some(rate) = Rate::over(Bytes(bytes as u64), period)

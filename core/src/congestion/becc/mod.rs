@@ -16,7 +16,8 @@
 //! Two presets share this code: `becc` is the paper to the letter, its open points named parameters; `becc-modern` turns on
 //! what the paper leaves open (sections of its last chapter), each part by a switch of its own, see [`estimate`].
 //!
-//! Both callouts catch up from `now`: the kernel's do not send anything either, so being lazy changes nothing.
+//! Both callouts catch up from `now` at each event: the kernel's do not send anything either, so being lazy changes nothing but
+//! what an observer sees meanwhile, who calls `catch_up`.
 //!
 //! Deviations: the callouts count from the connection's start (a kernel counts from its own); a floor of two segments under
 //! the window, since none is stated.
@@ -66,7 +67,7 @@ macro_rules! parameters {
             parameter("first", Kind::Word(&["loss", "delay"]), $first, "the first estimate: at the first loss (paper), or when the RTT begins to rise"),
             parameter("filters", Kind::Word(&["forever", "windowed"]), $filters, "most rate since the last loss and least RTT ever (paper), or of the last rounds and seconds"),
             parameter("rate_rounds", Kind::Count, "10", "round trips the windowed rate filter looks back"),
-            parameter("rtt_window", Kind::Time, "10s", "how long a smallest RTT counts (windowed filters); then the queue is drained for one round"),
+            parameter("rtt_window", Kind::Time, "10s", "how long a smallest RTT counts (windowed filters); then the queue is drained for 200 ms"),
             parameter("samples", Kind::Word(&["bins", "acks"]), $samples, "rate by bins of ms_period (paper), or a delivery-rate sample per ACK"),
             parameter("update", Kind::Word(&["probe", "track"]), $update, "probe upwards every update_period (paper), or follow bandwidth x RTT + headroom every round"),
             parameter("headroom", Kind::Count, "4", "segments each flow keeps queued when it tracks; equal for all, so that shares become equal"),
@@ -176,13 +177,13 @@ impl Becc {
 
     /// Runs the callouts that are due, `swnd_timer` before `swnd_update` where they coincide.
     #[inline]
-    fn catch_up(&mut self, now: Time) {
+    fn run_callouts(&mut self, now: Time) {
         self.skip_silence(now);
         while self.next_timer.min(self.next_update) <= now {
             if self.next_timer <= self.next_update {
                 let bin = self.block.t_acked;
                 self.block.swnd_timer(&self.reading);
-                self.estimator.on_bin(self.next_timer, bin, self.period);
+                self.estimator.on_bin(bin, self.period);
                 self.next_timer += self.period;
             } else {
                 if !self.estimator.switches.track {
@@ -240,6 +241,11 @@ impl Controller for Becc {
         self.inner.on_start(start);
     }
 
+    fn catch_up(&mut self, now: Time) {
+        self.run_callouts(now);
+        self.inner.catch_up(now);
+    }
+
     fn on_send(&mut self, sent: &Sent) {
         self.inner.on_send(sent);
         self.after_event();
@@ -248,7 +254,7 @@ impl Controller for Becc {
     #[inline]
     fn on_ack(&mut self, ack: &Ack) {
         if self.next_timer.min(self.next_update) <= ack.now {
-            self.catch_up(ack.now);
+            self.run_callouts(ack.now);
         }
         self.block.acked(ack.acked.0.min(u32::MAX as u64) as u32);
         if let Some(echo) = ack.echo {
@@ -267,7 +273,7 @@ impl Controller for Becc {
     }
 
     fn on_duplicate_ack(&mut self, duplicate: &DuplicateAck) {
-        self.catch_up(duplicate.now);
+        self.run_callouts(duplicate.now);
         if let Some(echo) = duplicate.echo {
             self.block.rtt((echo.as_millis() as u64).min(u32::MAX as u64) as u32);
         }
@@ -287,7 +293,7 @@ impl Controller for Becc {
     }
 
     fn on_congestion(&mut self, event: &Congestion) {
-        self.catch_up(event.now);
+        self.run_callouts(event.now);
         self.inner.on_congestion(event);
         if event.signal == Signal::Timeout {
             self.estimator.on_timeout();

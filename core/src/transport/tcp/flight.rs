@@ -27,7 +27,7 @@ struct Segment {
 /// What an acknowledgment tells.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Acknowledged {
-    /// When the newest acknowledged segment left, if it was sent only once.
+    /// When the newest acknowledged segment left, if all that is acknowledged was sent only once.
     pub sent: Option<Time>,
     /// The delivery-rate sample.
     pub rate: Option<RateSample>,
@@ -100,16 +100,18 @@ impl Flight {
         self.presumed -= counted;
         self.delivered += acked - counted;
         self.delivered_at = now;
-        let mut newest = None;
+        let (mut newest, mut repaired) = (None, false);
         while let Some(s) = self.segments.front()
             && s.end <= una
         {
+            repaired |= s.retransmitted;
             newest = self.segments.pop_front();
         }
         let Some(newest) = newest else { return Acknowledged::default() };
         self.first_sent = newest.sent;
         Acknowledged {
-            sent: (!newest.retransmitted).then_some(newest.sent),
+            // An ACK that also covers a repair comes when the repair does, however long the rest has waited behind the hole.
+            sent: (!repaired).then_some(newest.sent),
             rate: if want_rate { self.sample(now, &newest) } else { None },
         }
     }

@@ -6,7 +6,7 @@ use super::{State, Tcp};
 use crate::congestion::{Ack, DuplicateAck};
 use crate::time::Time;
 use crate::units::Bytes;
-use crate::wire::tcp::{Flags, Segment, Seq};
+use crate::wire::tcp::{Flags, Segment, Seq, Timestamps};
 use core::time::Duration;
 
 /// 2 MSL (RFC 9293 section 3.4.2 says MSL is 2 minutes; BSD and everyone since uses 30 s).
@@ -102,21 +102,16 @@ impl<P: Stored> Tcp<P> {
         let start = self.rcv_nxt as i64 + segment.seq.ahead_of(expected) as i64;
         let len = segment.payload.len();
 
-        // PAWS (RFC 7323 section 5.3 R1).
-        if self.timestamps
-            && let Some(ts) = segment.options.timestamps
-        {
+        // PAWS (RFC 7323 section 5.3 R1); section 3.2: once negotiated, every segment but a RST carries timestamps.
+        let stamp = segment.options.timestamps.filter(|_| self.timestamps);
+        let stale = |ts: Timestamps| {
             let older = (ts.value.wrapping_sub(self.ts_recent) as i32) < 0;
-            if older && !flags.has(Flags::RST) && now.since(self.ts_recent_at) < PAWS_IDLE {
-                self.counters.paws_rejected += 1;
-                self.ack_now = true;
-                return;
-            }
-            // Section 4.3 (2): the newest value of a segment that spans the last ACK sent, so that a delayed ACK echoes the
-            // earlier of its two segments.
-            if start <= self.last_ack_sent as i64 && !older {
-                (self.ts_recent, self.ts_recent_at) = (ts.value, now);
-            }
+            older && now.since(self.ts_recent_at) < PAWS_IDLE
+        };
+        if self.timestamps && !flags.has(Flags::RST) && stamp.is_none_or(stale) {
+            self.counters.paws_rejected += 1;
+            self.ack_now = stamp.is_some() || self.ack_now;
+            return;
         }
 
         // Acceptability (RFC 9293 section 3.10.7.4, first).
@@ -141,6 +136,11 @@ impl<P: Stored> Tcp<P> {
                 return;
             }
         }
+        // RFC 7323 section 4.3 (2): the newest value of a segment that spans the last ACK sent, so that a delayed ACK echoes
+        // the earlier of its two segments.
+        if let Some(ts) = stamp.filter(|_| start <= self.last_ack_sent as i64 && !flags.has(Flags::RST)) {
+            (self.ts_recent, self.ts_recent_at) = (ts.value, now);
+        }
         if flags.has(Flags::RST) {
             // RFC 5961 section 3.2: exactly in place, or challenged.
             if start == self.rcv_nxt as i64 {
@@ -164,7 +164,7 @@ impl<P: Stored> Tcp<P> {
             self.input_data(now, &segment.payload, start, len);
         }
         if flags.has(Flags::FIN) && end > 0 {
-            self.peer_fin = Some(start as u64 + len as u64);
+            self.peer_fin.get_or_insert((end - 1) as u64);
             self.ack_now = true; // early or repeated
             if self.state == State::TimeWait {
                 self.time_wait_at = now + TIME_WAIT;
@@ -339,7 +339,9 @@ impl<P: Stored> Tcp<P> {
         // Trim what is before the window and behind it.
         let skip = (self.rcv_nxt as i64 - start).clamp(0, len as i64) as u32;
         let at = (start + skip as i64) as u64;
-        let room = self.advertised.max(self.rcv_nxt).saturating_sub(at);
+        // Nothing follows a FIN (RFC 9293 section 3.10.7.4, seventh).
+        let edge = self.advertised.max(self.rcv_nxt).min(self.peer_fin.unwrap_or(u64::MAX));
+        let room = edge.saturating_sub(at);
         let keep = ((len - skip) as u64).min(room) as u32;
         if keep < len - skip || keep == 0 {
             self.ack_now = true;

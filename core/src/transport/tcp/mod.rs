@@ -302,6 +302,11 @@ impl<P: Stored> Tcp<P> {
         self.una.min(self.written)
     }
 
+    /// Bytes the application has written, or offered, so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
     /// First unacknowledged stream offset.
     #[inline]
     pub fn una(&self) -> u64 {
@@ -334,6 +339,14 @@ impl<P: Stored> Tcp<P> {
     #[inline]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Lets the congestion control's periodic timers catch up, for who wants to look at it while nothing arrives. It changes
+    /// nothing that the next arrival would not change as well.
+    pub fn catch_up(&mut self, now: Time) {
+        if self.is_synchronized() && self.state != State::SynReceived {
+            self.controller.catch_up(now);
+        }
     }
 
     /// The congestion control.
@@ -385,9 +398,15 @@ impl<P: Stored> Tcp<P> {
 
     fn start(&mut self, now: Time) {
         let max_window = Bytes(65_535 << self.snd_scale);
-        let initial_window = Bytes(self.config.stack.initial_window as u64 * self.mss as u64);
+        let lost_syn = self.rto.backoff() > 0;
+        // RFC 5681 section 3.1: after a lost SYN the initial window is one segment.
+        let segments = if lost_syn { 1 } else { self.config.stack.initial_window as u64 };
+        let initial_window = Bytes(segments * self.mss as u64);
+        if lost_syn {
+            self.rto.after_lost_syn();
+        }
         self.retries = 0;
-        let rtt = (self.rto.backoff() == 0).then(|| now.since(self.last_sent));
+        let rtt = (!lost_syn).then(|| now.since(self.last_sent));
         if rtt.is_some() {
             self.rto.sample(now, self.last_sent); // Karn: only a handshake that was sent once is timed
         }

@@ -32,12 +32,12 @@ impl<P: Stored> Tcp<P> {
             return self.abort();
         }
         self.retries += 1;
+        self.counters.timeouts += 1;
         self.rto.back_off();
         if matches!(self.state, State::SynSent | State::SynReceived) {
             self.ack_now = true;
             return;
         }
-        self.counters.timeouts += 1;
         let mut view = self.view(now);
         if !self.config.stack.halve_window {
             // RFC 5681 section 3.1: held constant when the segment has timed out before; and (4) is an upper bound: within
@@ -127,6 +127,7 @@ impl<P: Stored> Tcp<P> {
         let idle = self.max == self.una;
         if idle && self.max > 0 && self.written > self.nxt && now.since(self.last_sent) >= self.rto.timeout()
         {
+            self.controller.catch_up(now);
             // Nothing in flight for a timeout: the old window no longer describes the path (4.4BSD; RFC 5681 section 4.1).
             let initial = Bytes(self.config.stack.initial_window as u64 * mss);
             if self.controller.congestion_window() > initial {

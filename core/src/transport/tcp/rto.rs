@@ -130,6 +130,14 @@ impl Rto {
         }
     }
 
+    /// The SYN was lost: data begins with 3 s and no back-off (RFC 6298 (5.7)). BSD keeps its back-off until a sample.
+    pub fn after_lost_syn(&mut self) {
+        if let Estimator::Rfc6298 { .. } = self.estimator {
+            self.backoff = 0;
+            self.bounds.initial = self.bounds.initial.max(Duration::from_secs(3));
+        }
+    }
+
     /// Timeouts in a row.
     pub fn backoff(&self) -> u32 {
         self.backoff

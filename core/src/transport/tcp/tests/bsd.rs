@@ -180,7 +180,8 @@ fn three_losses_in_a_window_silence_reno_until_the_timer_and_acks_then_jump() {
     let at = |line: &String| line.split(' ').next().unwrap().parse::<u64>().unwrap();
     let gaps: Vec<u64> = lines.windows(2).map(|w| at(&w[1]) - at(&w[0])).collect();
     let stall = *gaps.iter().max().unwrap();
-    assert!((1000..=1500).contains(&stall), "3 ticks: {stall} ms of silence\n{lines:#?}");
+    // 3 ticks once settled; without timestamps few samples have been taken, and it may still be 4.
+    assert!((1000..=2000).contains(&stall), "{stall} ms of silence\n{lines:#?}");
     // Go back N from the first hole with one segment; the receiver has most of the rest, so ACKs jump.
     let restart = gaps.iter().position(|g| *g == stall).unwrap() + 1;
     assert!(lines[restart].contains("cwnd 1000 sends "), "{lines:#?}");

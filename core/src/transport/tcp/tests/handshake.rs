@@ -174,7 +174,9 @@ fn a_syn_sent_twice_is_not_timed() {
         net
     };
     let net = slow(plain(rfc()));
-    assert_eq!(net.ends[0].rto.timeout(), ms(2000), "still the initial 1 s, backed off once");
+    assert_eq!(net.ends[0].rto.timeout(), ms(3000), "RFC 6298 (5.7), not timed");
+    let first = net.ends[0].controller().congestion_window();
+    assert_eq!(first, Bytes(net.ends[0].mss() as u64), "RFC 5681 section 3.1: one segment after a lost SYN");
     let net = slow(plain(net2()));
     assert_eq!(net.ends[0].state(), State::Established);
     assert_eq!(net.ends[0].rto.timeout(), ms(6000), "still the initial 3 s, backed off once (Karn)");
