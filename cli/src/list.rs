@@ -103,7 +103,7 @@ fn parameter(p: &Parameter) -> String {
         Kind::Limit => "64KiB or 32p".to_string(),
         Kind::Rate => "45Mbit/s".to_string(),
         Kind::Time => "30ms".to_string(),
-        Kind::Ratio => "1.25".to_string(),
+        Kind::Ratio => "0.25".to_string(),
         Kind::Count => "4".to_string(),
         Kind::Flag => "true or false".to_string(),
         Kind::List => "[3, 4]".to_string(),
@@ -111,7 +111,7 @@ fn parameter(p: &Parameter) -> String {
     };
     let default =
         if p.default.is_empty() { "must be given".to_string() } else { format!("default {}", p.default) };
-    format!("      {:<20} {default}  (takes {takes})\n      {:<20}   {}\n", p.name, "", p.meaning)
+    format!("      {:<20} {default}  (for example {takes})\n      {:<20}   {}\n", p.name, "", p.meaning)
 }
 
 pub fn schema() -> Result<ExitCode, Stop> {

@@ -103,7 +103,11 @@ fn say(text: impl Display) -> Result<(), Stop> {
             "standard output cannot be written: {e}"
         ))
     };
-    write!(out, "{text}").and_then(|()| out.flush()).map_err(refuse)
+    match write!(out, "{text}").and_then(|()| out.flush()) {
+        // Whoever closed the pipe (`| head`) has read enough: end as the signal would end us.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(128 + 13),
+        done => done.map_err(refuse),
+    }
 }
 
 /// Prints a line to standard error, if anyone is there to read it.

@@ -133,8 +133,11 @@ fn listed(names: &[&str]) -> String {
 fn folders(papers: &Path) -> Result<Vec<PathBuf>, Error> {
     let name = papers.display().to_string();
     let refuse = |e| {
-        Refusal::new(format!("{name} cannot be read: {e}"), "name the folder that holds the papers")
-            .within(&name, "")
+        Refusal::new(
+            format!("{name} cannot be read: {e}"),
+            "run it where the folder `papers` is, or name that with --papers DIR",
+        )
+        .within(&name, "")
     };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(papers).map_err(refuse)? {

@@ -70,8 +70,11 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
             }
             Transport::Udp(udp) => {
                 let until = stop.unwrap_or(Time::MAX);
-                let mut on: Vec<_> =
-                    udp.on.iter().map(|(a, b)| ((Time::ZERO + *a).max(start), (Time::ZERO + *b).min(until))).collect();
+                let mut on: Vec<_> = udp
+                    .on
+                    .iter()
+                    .map(|(a, b)| ((Time::ZERO + *a).max(start), (Time::ZERO + *b).min(until)))
+                    .collect();
                 if on.is_empty() {
                     on.push((start, until));
                 }

@@ -93,7 +93,7 @@ fn two_digits(v: f64) -> String {
 }
 
 fn digits(v: f64, significant: i32) -> String {
-    let whole = v.abs().max(f64::MIN_POSITIVE).log10().floor() as i32 + 1;
+    let whole = libm::log10(v.abs().max(f64::MIN_POSITIVE)).floor() as i32 + 1;
     let decimals = (significant - whole).clamp(0, 9) as usize;
     let text = format!("{v:.decimals$}");
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };

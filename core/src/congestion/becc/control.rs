@@ -271,13 +271,15 @@ impl Word for Counted<'_> {
     }
     fn grown(self, fraction: u32) -> Self {
         let meter = self.note(self, |o| {
-            (o.multiplications, o.shifts, o.additions) = (o.multiplications + 1, o.shifts + 1, o.additions + 1);
+            (o.multiplications, o.shifts, o.additions) =
+                (o.multiplications + 1, o.shifts + 1, o.additions + 1);
         });
         Counted { value: self.value.grown(fraction), meter }
     }
     fn toward(self, target: Self, fraction: u32) -> Self {
         let meter = self.note(target, |o| {
-            (o.multiplications, o.shifts, o.additions) = (o.multiplications + 1, o.shifts + 1, o.additions + 2);
+            (o.multiplications, o.shifts, o.additions) =
+                (o.multiplications + 1, o.shifts + 1, o.additions + 2);
         });
         Counted { value: self.value.toward(target.value, fraction), meter }
     }

@@ -111,7 +111,11 @@ fn costs_at_the_places_of_section_4_2() {
     let timer = control::cost(Place::Timer);
     assert_eq!((timer.multiplications, timer.divisions, timer.branches, timer.assignments), (2, 1, 1, 3));
     let output = control::cost(Place::Output);
-    assert_eq!(output, Operations { branches: 3, assignments: 2, ..Operations::default() }, "min3 and the mode");
+    assert_eq!(
+        output,
+        Operations { branches: 3, assignments: 2, ..Operations::default() },
+        "min3 and the mode"
+    );
     let rtt = control::cost(Place::InputRtt);
     assert_eq!((rtt.branches, rtt.assignments, rtt.divisions), (3, 2, 0));
 }
