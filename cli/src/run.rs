@@ -1,10 +1,10 @@
 //! `narrows run`: scenario files in, what was seen out.
 
-use crate::work::{self, Capture, Job, jobs, line_names, run_all, unwritable};
+use crate::work::{self, Capture, Job, Place, jobs, line_names, run_all, unwritable};
 use crate::{Format, Stop, json, note, say, seeds};
 use clap::Args as ClapArgs;
-use narrows_lab::Outcome;
 use narrows_lab::file::Document;
+use narrows_lab::{Outcome, Scenario};
 use narrows_report::output;
 use narrows_report::page::{Page, Run};
 use narrows_report::table::Table;
@@ -26,8 +26,8 @@ pub struct Args {
     /// Write report, figures and tables into this folder; records series and events of every flow and queue
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Capture a line (r1>r2), or all lines, as pcapng into the output folder (repeatable)
-    #[arg(long, value_name = "LINE", requires = "output")]
+    /// Capture a line (r1>r2), a host or router (sender), or all lines, as pcapng into the output folder (repeatable)
+    #[arg(long, value_name = "WHERE", requires = "output")]
     pcap: Vec<String>,
     /// How to print what was seen
     #[arg(long, value_enum, default_value = "text")]
@@ -82,28 +82,47 @@ fn capture(args: &Args, folder: &Path, jobs: &mut [Job]) -> Result<(), Stop> {
     }
     let several = jobs.len() > 1;
     for (i, job) in jobs.iter_mut().enumerate() {
-        let names = line_names(&job.scenario);
-        let mut lines = Vec::new();
+        let mut places = Vec::new();
         for wanted in &args.pcap {
-            match names.iter().position(|n| n == wanted) {
-                Some(line) => lines.push(line),
-                None if wanted == "all" => lines.extend(0..names.len()),
-                None => {
-                    let known = names.join(", ");
-                    return Err(Stop::Refused(miette::miette!(
-                        "there is no line `{wanted}` to capture: write `all` or one of {known}"
-                    )));
-                }
-            }
+            places.extend(self::places(&job.scenario, wanted)?);
         }
         let name = if several {
             format!("{}-{:04}.pcapng", job.scenario.name, i + 1)
         } else {
             format!("{}.pcapng", job.scenario.name)
         };
-        job.capture = Some(Capture { lines, path: folder.join(name) });
+        job.capture = Some(Capture { places, path: folder.join(name) });
     }
     Ok(())
+}
+
+/// What a `--pcap` names: a line, a node with all its lines, or all lines.
+fn places(scenario: &Scenario, wanted: &str) -> Result<Vec<Place>, Stop> {
+    let names = line_names(scenario);
+    let line = |i: usize| Place { name: names[i].clone(), departing: vec![i], arriving: Vec::new() };
+    if wanted == "all" {
+        return Ok((0..names.len()).map(line).collect());
+    }
+    if let Some(i) = names.iter().position(|n| n == wanted) {
+        return Ok(vec![line(i)]);
+    }
+    let Some(node) = scenario.nodes.iter().position(|n| n.name == wanted) else {
+        let nodes = scenario.nodes.iter().map(|n| n.name.clone());
+        let known = names.iter().cloned().chain(nodes).collect::<Vec<_>>().join(", ");
+        return Err(Stop::Refused(miette::miette!(
+            "there is no line or node `{wanted}` to capture: write `all` or one of {known}"
+        )));
+    };
+    let mut place = Place { name: wanted.to_string(), departing: Vec::new(), arriving: Vec::new() };
+    for (i, link) in scenario.links.iter().enumerate() {
+        for (out, back, at) in [(2 * i, 2 * i + 1, link.from), (2 * i + 1, 2 * i, link.to)] {
+            if at == node {
+                place.departing.push(out);
+                place.arriving.push(back);
+            }
+        }
+    }
+    Ok(vec![place])
 }
 
 fn write(folder: &Path, outcomes: &[Outcome]) -> Result<(), Stop> {

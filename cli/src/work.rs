@@ -23,17 +23,28 @@ pub struct Job {
     pub seed: u64,
     /// The sweep point, and what `--set` gave.
     pub given: Vec<(String, String)>,
-    /// Lines to capture, and the file.
+    /// What to capture, and the file.
     pub capture: Option<Capture>,
 }
 
-/// Which lines of a run to capture into which file.
+/// Where to capture packets of a run, and into which file.
 #[derive(Clone)]
 pub struct Capture {
-    /// Indices of lines.
-    pub lines: Vec<usize>,
+    /// One interface of the file each.
+    pub places: Vec<Place>,
     /// Where to.
     pub path: PathBuf,
+}
+
+/// A line's beginning, or a node, which sees packets when they leave it and when they reach it.
+#[derive(Clone)]
+pub struct Place {
+    /// The interface's name.
+    pub name: String,
+    /// Lines whose packets are seen as they depart.
+    pub departing: Vec<usize>,
+    /// Lines whose packets are seen as they arrive.
+    pub arriving: Vec<usize>,
 }
 
 /// The jobs of a document: every point of its sweep with every seed.
@@ -111,7 +122,7 @@ struct Watching<'a> {
     progress: &'a Progress,
     jobs: usize,
     told: u64,
-    capture: Option<(Vec<Option<usize>>, Pcapng)>,
+    capture: Option<Capturing>,
     failed: Option<io::Error>,
 }
 
@@ -122,6 +133,32 @@ impl Watching<'_> {
     }
 }
 
+impl Watching<'_> {
+    /// Writes a packet to every interface that sees this side of the line.
+    fn take(
+        &mut self,
+        line: usize,
+        now: Time,
+        datagram: &Datagram,
+        side: fn(&Capturing) -> &Vec<Vec<usize>>,
+    ) {
+        let Some(capture) = &mut self.capture else { return };
+        for i in 0..side(capture)[line].len() {
+            let interface = side(capture)[line][i];
+            if self.failed.is_none() {
+                self.failed = capture.file.packet(interface, now, datagram).err();
+            }
+        }
+    }
+}
+
+/// A capture being written: for each line the interfaces that see its packets depart, and arrive.
+struct Capturing {
+    departing: Vec<Vec<usize>>,
+    arriving: Vec<Vec<usize>>,
+    file: Pcapng,
+}
+
 impl Watch for Watching<'_> {
     fn progress(&mut self, now: Time, end: Time) -> bool {
         self.tell((now.as_nanos() as u128 * 1000 / end.as_nanos().max(1) as u128).min(1000) as u64);
@@ -130,11 +167,11 @@ impl Watch for Watching<'_> {
     fn wants_packets(&self) -> bool {
         self.capture.is_some()
     }
-    fn packet(&mut self, line: usize, now: Time, datagram: &Datagram) {
-        let Some((interfaces, file)) = &mut self.capture else { return };
-        if let (Some(interface), None) = (interfaces[line], &self.failed) {
-            self.failed = file.packet(interface, now, datagram).err();
-        }
+    fn departs(&mut self, line: usize, now: Time, datagram: &Datagram) {
+        self.take(line, now, datagram, |c| &c.departing);
+    }
+    fn arrives(&mut self, line: usize, now: Time, datagram: &Datagram) {
+        self.take(line, now, datagram, |c| &c.arriving);
     }
 }
 
@@ -162,8 +199,8 @@ pub fn run_all<T: Send>(jobs: &[Job], keep: impl Fn(&Job, Outcome) -> T + Sync) 
             if stop.load(Ordering::Relaxed) {
                 return Err(Stop::Interrupted);
             }
-            if let (Some((_, file)), Some(capture)) = (watching.capture.take(), &job.capture) {
-                file.finish().map_err(|e| unwritable(&capture.path, e))?;
+            if let (Some(capturing), Some(capture)) = (watching.capture.take(), &job.capture) {
+                capturing.file.finish().map_err(|e| unwritable(&capture.path, e))?;
             }
             watching.tell(1000);
             outcome.given = job.given.iter().cloned().collect();
@@ -184,17 +221,18 @@ pub fn unwritable(path: &std::path::Path, e: io::Error) -> Stop {
     Stop::Refused(miette::miette!(help = help, "{path} cannot be written: {why}"))
 }
 
-fn open(job: &Job, capture: &Capture) -> io::Result<(Vec<Option<usize>>, Pcapng)> {
-    let names = line_names(&job.scenario);
-    let mut interfaces = vec![None; names.len()];
-    for (interface, line) in capture.lines.iter().enumerate() {
-        interfaces[*line] = Some(interface);
+fn open(job: &Job, capture: &Capture) -> io::Result<Capturing> {
+    let names: Vec<String> = capture.places.iter().map(|p| p.name.clone()).collect();
+    let mut departing = vec![Vec::new(); 2 * job.scenario.links.len()];
+    let mut arriving = departing.clone();
+    for (interface, place) in capture.places.iter().enumerate() {
+        place.departing.iter().for_each(|line| departing[*line].push(interface));
+        place.arriving.iter().for_each(|line| arriving[*line].push(interface));
     }
-    let chosen: Vec<String> = capture.lines.iter().map(|l| names[*l].clone()).collect();
-    Ok((interfaces, Pcapng::create(&capture.path, &chosen)?))
+    Ok(Capturing { departing, arriving, file: Pcapng::create(&capture.path, &names)? })
 }
 
-/// `from>to` of every line, in the order of [`Watch::packet`].
+/// `from>to` of every line, in the order of [`Watch::departs`].
 pub fn line_names(scenario: &Scenario) -> Vec<String> {
     let name = |i: usize| &scenario.nodes[i].name;
     scenario

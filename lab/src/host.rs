@@ -8,12 +8,14 @@ pub trait Watch {
     fn progress(&mut self, _now: Time, _end: Time) -> bool {
         true
     }
-    /// Whether [`Watch::packet`] should be called at all.
+    /// Whether [`Watch::departs`] and [`Watch::arrives`] should be called at all.
     fn wants_packets(&self) -> bool {
         false
     }
     /// A packet begins to leave on line `line` (2 * link for the forward direction, 2 * link + 1 for the backward one).
-    fn packet(&mut self, _line: usize, _now: Time, _datagram: &Datagram) {}
+    fn departs(&mut self, _line: usize, _now: Time, _datagram: &Datagram) {}
+    /// A packet has come to the end of line `line`.
+    fn arrives(&mut self, _line: usize, _now: Time, _datagram: &Datagram) {}
 }
 
 /// Watches nothing.

@@ -226,7 +226,7 @@ impl Sim {
             && wish.left
             && let Some(datagram) = self.lines[i].newest()
         {
-            watch.packet(i, self.now, datagram);
+            watch.departs(i, self.now, datagram);
         }
         if let Some(backlogs) = &mut self.backlogs {
             let bytes = self.lines[i].queue.backlog().bytes.0 as f64;
@@ -266,6 +266,9 @@ impl Sim {
         match next {
             Some(at) => self.agenda.set(Self::arrival_slot(i), at),
             None => self.agenda.clear(Self::arrival_slot(i)),
+        }
+        if self.taps {
+            watch.arrives(i, self.now, &packet.datagram);
         }
         packet.hop += 1;
         if self.ways[packet.hop as usize] != HERE {

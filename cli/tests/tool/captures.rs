@@ -53,3 +53,26 @@ fn a_capture_holds_every_packet_of_its_line_whole_and_valid() {
     assert!(lost > 0 && rows.iter().any(|r| !r[7].is_empty()), "behind the queue its drops are holes");
     assert!(resent <= o["flows"][0]["retransmissions"].as_u64().unwrap(), "{resent}");
 }
+
+#[test]
+fn a_capture_at_a_host_sees_what_the_host_sees_when_it_sees_it() {
+    let folder = Folder::new();
+    folder.file("small.toml", SMALL);
+    let o = json(&folder, &["run", "small.toml", "-o", "out", "--pcap", "a", "--format", "json"]);
+    let mut tshark = Command::new("tshark");
+    tshark.arg("-r").arg(folder.0.join("out/small.pcapng")).args([
+        "-T",
+        "fields",
+        "-e",
+        "tcp.analysis.ack_rtt",
+    ]);
+    let Ok(output) = tshark.output() else {
+        return skipped("tshark is not installed (Debian: apt install tshark)");
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let least = text.lines().filter_map(|l| l.parse::<f64>().ok()).fold(f64::INFINITY, f64::min);
+    let flow = &o["flows"][0];
+    // The handshake, which tshark counts and Narrows does not, is a little faster than data.
+    let rtt = flow["rtt_min_s"].as_f64().unwrap();
+    assert!(least <= rtt && least > 0.8 * rtt, "tshark {least}, Narrows {rtt}");
+}

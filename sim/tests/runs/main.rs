@@ -67,7 +67,7 @@ impl Watch for Tap {
     fn wants_packets(&self) -> bool {
         true
     }
-    fn packet(&mut self, line: usize, at: Time, d: &Datagram) {
+    fn departs(&mut self, line: usize, at: Time, d: &Datagram) {
         let (payload, number) = match &d.body {
             Body::Tcp(segment) => (segment.payload.0, 0),
             Body::Udp(message) => (message.length, message.number),
