@@ -148,7 +148,7 @@ fn seeds_lines_papers_and_words_that_do_not_exist() {
     is(&["run", "x.toml", "--seeds", "9..3"], &["9..3 is empty", "smaller seed first"]);
     is(&["run", "x.toml", "--seeds", "x"], &["`x` is no seed", "1..20"]);
     is(&["run", "x.toml", "--seeds", "0..999999999"], &["at most 100,000 seeds"]);
-    is(&["run", "x.toml", "-o", "out", "--pcap", "r>x"], &["no line `r>x`", "a>r, r>a, r>b, b>r"]);
+    is(&["run", "x.toml", "-o", "out", "--pcap", "r>x"], &["no line or node `r>x`", "a>r, r>a, r>b, b>r"]);
     is(&["run", "x.toml", "--pcap", "all"], &["--output"]);
     is(&["run"], &["FILES"]);
     is(&["list", "nonsense"], &["nonsense", "narrows list"]);
