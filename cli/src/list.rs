@@ -98,20 +98,23 @@ pub fn list(args: Args) -> Result<ExitCode, Stop> {
 }
 
 fn parameter(p: &Parameter) -> String {
-    let takes = match p.kind {
-        Kind::Bytes => "64KiB".to_string(),
-        Kind::Limit => "64KiB or 32p".to_string(),
-        Kind::Rate => "45Mbit/s".to_string(),
-        Kind::Time => "30ms".to_string(),
-        Kind::Ratio => "0.25".to_string(),
-        Kind::Count => "4".to_string(),
-        Kind::Flag => "true or false".to_string(),
-        Kind::List => "[3, 4]".to_string(),
-        Kind::Word(words) => words.join(" | "),
+    let example = match p.kind {
+        Kind::Bytes => "64KiB",
+        Kind::Limit => "64KiB or 32p",
+        Kind::Rate => "45Mbit/s",
+        Kind::Time => "30ms",
+        Kind::Ratio => "0.25",
+        Kind::Count => "4",
+        Kind::Flag => "true",
+        Kind::List => "[3, 4]",
+        Kind::Word(words) => words[0],
     };
-    let default =
-        if p.default.is_empty() { "must be given".to_string() } else { format!("default {}", p.default) };
-    format!("      {:<20} {default}  (for example {takes})\n      {:<20}   {}\n", p.name, "", p.meaning)
+    let value = match (p.kind, p.default) {
+        (_, "") => format!("must be given, for example {example}"),
+        (Kind::Word(words), default) => format!("default {default}, one of {}", words.join(", ")),
+        (_, default) => format!("default {default}"),
+    };
+    format!("      {:<20} {value}\n      {:<20}   {}\n", p.name, "", p.meaning)
 }
 
 pub fn schema() -> Result<ExitCode, Stop> {
