@@ -119,7 +119,7 @@ pub struct QueueSummary {
 
 /// Quantiles of a distribution, and its extremes. All zero if nothing was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // statistics by their usual names
 pub struct Quantiles {
     pub count: u64,
     pub min: f64,

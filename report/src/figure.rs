@@ -75,7 +75,7 @@ pub enum Style {
 /// The shape of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // shapes by their names
 pub enum Mark {
     OpenCircle,
     FilledCircle,
@@ -150,7 +150,7 @@ impl Style {
 /// A colour of Okabe and Ito's palette. Their yellow is missing: on white it cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // the colours of the Okabe-Ito palette
 pub enum Ink {
     Black,
     Orange,

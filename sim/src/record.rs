@@ -140,6 +140,12 @@ impl Recorder {
     /// Something has happened at the source: notes what has changed.
     pub fn look(&mut self, now: Time, source: &Tcp) {
         use narrows_core::transport::tcp::State;
+        let (before, after) = (self.counters, *source.counters());
+        self.counters = after;
+        let una = source.una();
+        if after.timeouts > before.timeouts {
+            self.event(now, EventKind::Timeout, una as f64, String::new()); // of a SYN, too
+        }
         if !self.established {
             if matches!(source.state(), State::SynSent | State::Listen | State::SynReceived) {
                 return;
@@ -147,18 +153,12 @@ impl Recorder {
             self.established = true;
             self.event(now, EventKind::Established, 0.0, String::new());
         }
-        let (before, after) = (self.counters, *source.counters());
-        self.counters = after;
-        let una = source.una();
         if after.duplicate_acks > before.duplicate_acks {
             self.event(now, EventKind::DuplicateAck, una as f64, String::new());
             self.ack_received.push(now, una as f64);
         }
         if after.fast_retransmits > before.fast_retransmits {
             self.event(now, EventKind::FastRetransmit, una as f64, String::new());
-        }
-        if after.timeouts > before.timeouts {
-            self.event(now, EventKind::Timeout, una as f64, String::new());
         }
         if una > self.una || self.ack_received.points.is_empty() {
             self.ack_received.push(now, una as f64);

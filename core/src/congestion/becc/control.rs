@@ -213,7 +213,7 @@ pub fn bandwidth_window<W: Word>(t_maxacked: W, t_minrtt: W, ms_period: W) -> W 
 
 /// Operations, as the paper counts them in section 4.2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // counts of what their names say
 pub struct Operations {
     pub assignments: u32,
     pub branches: u32,

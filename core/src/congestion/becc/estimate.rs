@@ -217,8 +217,8 @@ impl Estimator {
     }
 
     /// Bytes to keep queued when tracking. Many flows' headrooms add up: once the queue they make lasts longer than a quarter
-    /// of the smallest RTT (what the paper lets a probe add) each gives way in proportion. All see the same queue, so shares stay equal, and it grows only with the
-    /// square root of their number.
+    /// of the smallest RTT (what the paper lets a probe add) each gives way in proportion. All see the same queue, so shares
+    /// stay equal, and it grows only with the square root of their number.
     fn headroom(&self, mss: u32, min: Duration) -> u64 {
         if !self.switches.track {
             return 0;

@@ -64,7 +64,7 @@ pub struct Config {
 
 /// RFC 9293 section 3.3.2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs)]
+#[allow(missing_docs)] // the RFC's own names
 pub enum State {
     Closed,
     Listen,
