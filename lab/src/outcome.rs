@@ -164,16 +164,16 @@ impl Distribution {
         if h.is_empty() {
             return Quantiles::default();
         }
-        let at = |q| h.value_at_quantile(q) as f64 * 1e-6;
+        let at = |q| h.value_at_quantile(q) as f64 / 1e6;
         Quantiles {
             count: h.len(),
-            min: h.min() as f64 * 1e-6,
+            min: h.min() as f64 / 1e6,
             p05: at(0.05),
             p50: at(0.50),
             p95: at(0.95),
             p99: at(0.99),
-            max: h.max() as f64 * 1e-6,
-            mean: h.mean() * 1e-6,
+            max: h.max() as f64 / 1e6,
+            mean: h.mean() / 1e6,
         }
     }
 }
