@@ -1,33 +1,19 @@
 //! From a scenario to components: parts by name from the registries, ways from routes, random streams by number.
 
-use crate::agenda::Agenda;
 use crate::flow::{Ends, Flow};
-use crate::line::{Carried, Line, Queue};
-use crate::record::Recorder;
 use crate::{Cue, HERE, Sim};
-use narrows_core::congestion::{self, Controller};
-use narrows_core::qdisc::{self, Qdisc, fifo::Fifo};
-use narrows_core::transport::tcp::stack::Stack;
-use narrows_core::transport::tcp::{Config, Tcp};
+use narrows_core::registry::Unfit;
+use narrows_core::transport::tcp::Tcp;
 use narrows_core::transport::udp::{Sink, Source};
-use narrows_core::{FlowId, Rng, Time};
+use narrows_core::{FlowId, Time};
+use narrows_lab::agenda::Agenda;
+use narrows_lab::line::Line;
 use narrows_lab::outcome::{Series, points_each};
+use narrows_lab::parts::{self, Stream};
+use narrows_lab::record::Recorder;
 use narrows_lab::route::{Hop, Routes};
-use narrows_lab::scenario::{self, Link, Part, Refused, Scenario, TcpFlow, Transport};
+use narrows_lab::scenario::{self, Refused, Scenario, TcpFlow, Transport};
 use std::time::Duration;
-
-/// Random streams are numbered by what they are for and whose they are, so that one more flow changes no other's numbers.
-#[derive(Clone, Copy)]
-enum Stream {
-    TimerPhase = 1,
-    Sequence = 2,
-    Controller = 3,
-    Queue = 4,
-}
-
-fn rng(seed: u64, stream: Stream, index: usize) -> Rng {
-    Rng::new(seed, (stream as u64) << 32 | index as u64)
-}
 
 /// Builds a scenario.
 pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
@@ -39,7 +25,7 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
         for (line, name) in
             [(&link.forward, format!("{from}>{to}")), (&link.backward, format!("{to}>{from}"))]
         {
-            let queue = queue(&line.queue, rng(seed, Stream::Queue, lines.len()))
+            let queue = parts::queue(&line.queue, parts::rng(seed, Stream::Queue, lines.len()))
                 .map_err(|unfit| Refused::unfit(&format!("link.{name}.queue"), unfit))?;
             let change = |c: &scenario::Change| {
                 (Time::ZERO + c.at, Cue::Change { line: lines.len(), rate: c.rate, delay: c.delay })
@@ -49,9 +35,7 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
             line_names.push(name);
         }
     }
-    let phases: Vec<Duration> = (scenario.nodes.iter().enumerate())
-        .map(|(i, node)| node.timer_phase.unwrap_or_else(|| drawn_phase(seed, i)))
-        .collect();
+    let phases = parts::phases(scenario, seed);
     let mut routes = Routes::new(&scenario.nodes, &scenario.links);
     let mut ways = Vec::new();
     let mut flows = Vec::new();
@@ -64,8 +48,14 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
         let (ends, size, controller) = match &flow.transport {
             Transport::Tcp(tcp) => {
                 let unfit = |u| Refused::unfit(&format!("flow.{}", flow.name), u);
-                let ends = tcp_ends(scenario, tcp, &route, seed, i, [phases[flow.from], phases[flow.to]])
-                    .map_err(unfit)?;
+                let ends = tcp_ends(
+                    tcp,
+                    parts::path_mtu(scenario, &route),
+                    seed,
+                    i,
+                    [phases[flow.from], phases[flow.to]],
+                )
+                .map_err(unfit)?;
                 (Ends::Tcp(Box::new(ends)), tcp.size.map(|s| s.0), tcp.controller.name.clone())
             }
             Transport::Udp(udp) => {
@@ -140,12 +130,6 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
     })
 }
 
-/// A machine's periodic timers tick at a phase that nothing relates to the start of the run: uniform over a second, a multiple
-/// of both BSD periods.
-fn drawn_phase(seed: u64, node: usize) -> Duration {
-    Duration::from_nanos(rng(seed, Stream::TimerPhase, node).below(1_000_000_000))
-}
-
 /// Writes a way into the table; returns where it begins.
 fn way(ways: &mut Vec<u32>, hops: impl Iterator<Item = Hop>) -> u32 {
     let first = ways.len() as u32;
@@ -154,67 +138,17 @@ fn way(ways: &mut Vec<u32>, hops: impl Iterator<Item = Hop>) -> u32 {
     first
 }
 
-fn queue(part: &Part, rng: Rng) -> Result<Queue, narrows_core::registry::Unfit> {
-    if part.name == "fifo" {
-        return Ok(Queue::Fifo(Fifo::new(&part.settings)?));
-    }
-    Ok(Queue::Other(discipline(part, rng)?))
-}
-
-fn discipline(part: &Part, mut rng: Rng) -> Result<Box<dyn Qdisc<Carried>>, narrows_core::registry::Unfit> {
-    let inner_rng = Rng::new(rng.next_u64(), 1);
-    let inner = part.inner.as_ref().map(|p| discipline(p, inner_rng)).transpose()?;
-    let context = qdisc::Context { inner, rng };
-    qdisc::by_name(&part.name, &part.settings, context)
-        .expect("the scenario was checked against the registry")
-}
-
-fn controller(part: &Part, mut rng: Rng) -> Result<Box<dyn Controller>, narrows_core::registry::Unfit> {
-    let inner_rng = Rng::new(rng.next_u64(), 1);
-    let inner = part.inner.as_ref().map(|p| controller(p, inner_rng)).transpose()?;
-    let entry = congestion::by_name(&part.name).expect("the scenario was checked against the registry");
-    (entry.build)(&part.settings, congestion::Context { inner, rng })
-}
-
-/// IPv4 and TCP header without options.
-const HEADERS: u64 = 40;
-/// The timestamps option, padded.
-const TIMESTAMPS: u32 = 12;
-
+/// Both ends of a flow, the sender's data written.
 fn tcp_ends(
-    scenario: &Scenario,
     flow: &TcpFlow,
-    route: &[Hop],
+    path_mtu: u32,
     seed: u64,
     index: usize,
     phases: [Duration; 2],
-) -> Result<(Tcp, Tcp), narrows_core::registry::Unfit> {
-    let mtu = |h: &Hop| {
-        let Link { forward, backward, .. } = &scenario.links[h.link];
-        forward.mtu.0.min(backward.mtu.0)
-    };
-    let path_mtu = route.iter().map(mtu).min().unwrap_or(1500);
-    let mut sequence = rng(seed, Stream::Sequence, index);
-    let mut config = |part: &Part, phase: Duration, ports: (u16, u16)| {
-        let stack = Stack::new(&part.settings)?;
-        let options = if stack.timestamps { TIMESTAMPS } else { 0 };
-        let mss = flow.mss.map_or((path_mtu - HEADERS) as u32, |payload| payload + options);
-        Ok(Config {
-            stack,
-            mss,
-            receive_buffer: flow.window,
-            send_buffer: flow.send_buffer,
-            timer_phase: phase,
-            iss: sequence.next_u32(),
-            ports,
-            reads_at_once: true,
-        })
-    };
+) -> Result<(Tcp, Tcp), Unfit> {
     let port = 1024 + (index % 60_000) as u16;
-    let sender = config(&flow.stack, phases[0], (port, 5001))?;
-    let receiver = config(&flow.receiver_stack, phases[1], (5001, port))?;
-    let ours = controller(&flow.controller, rng(seed, Stream::Controller, 2 * index))?;
-    let theirs = controller(&flow.controller, rng(seed, Stream::Controller, 2 * index + 1))?;
+    let [sender, receiver] = parts::tcp_configs(flow, path_mtu, seed, index, (port, 5001), phases)?;
+    let [ours, theirs] = parts::controllers(flow, seed, index)?;
     let mut source = Tcp::connect(sender, ours);
     match flow.size {
         Some(size) => {

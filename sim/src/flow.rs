@@ -1,12 +1,12 @@
 //! One flow: its two ends, and what is counted at them.
 
-use crate::record::Recorder;
 use narrows_core::packet::{Body, Direction};
 use narrows_core::transport::Endpoint;
 use narrows_core::transport::tcp::{State, Tcp};
 use narrows_core::transport::udp::{Sink, Source};
 use narrows_core::{Datagram, Ecn, FlowId, Time};
 use narrows_lab::outcome::{Distribution, FlowSummary};
+use narrows_lab::record::Recorder;
 use std::time::Duration;
 
 /// The two ends.

@@ -2,29 +2,25 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `agenda` | what happens next: one entry per busy component |
-//! | `line` | one direction of a link: queue discipline, transmitter, pipe |
 //! | `flow` | the two ends of a flow, and what is counted at them |
-//! | `record` | series and events, if asked for |
 //! | `build` | from a scenario to components |
+//!
+//! The agenda, the lines and the recorder are every host's: `narrows_lab::{agenda, line, record}`.
 //!
 //! A packet's way: an endpoint's `transmit` gives it; its flow's way names the lines it takes, in a table made once; each
 //! line queues it, transmits it and holds it in its pipe; behind the last line the other end's `receive` takes it.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod agenda;
 mod build;
 mod flow;
-mod line;
-mod record;
 
-use agenda::Agenda;
 use flow::{End, Flow};
-use line::{Carried, Line, Wish};
 use narrows_core::packet::{Body, Direction};
 use narrows_core::{Datagram, Rate, Time};
+use narrows_lab::agenda::Agenda;
 use narrows_lab::host::Watch;
+use narrows_lab::line::{Carried, Line, Wish};
 use narrows_lab::outcome::{EventKind, Outcome, Series};
 use narrows_lab::scenario::{Refused, Scenario};
 use std::time::Duration;
@@ -51,7 +47,7 @@ pub struct Sim {
     now: Time,
     end: Time,
     agenda: Agenda,
-    lines: Vec<Line>,
+    lines: Vec<Line<Datagram>>,
     line_names: Vec<String>,
     backlogs: Option<Vec<Series>>,
     flows: Vec<Flow>,
@@ -195,7 +191,7 @@ impl Sim {
 
     /// A packet comes to the next line of its way.
     #[inline]
-    fn offer(&mut self, packet: Carried, watch: &mut dyn Watch) {
+    fn offer(&mut self, packet: Carried<Datagram>, watch: &mut dyn Watch) {
         let i = self.ways[packet.hop as usize] as usize;
         let wish = self.lines[i].offer(self.now, packet);
         self.settle(i, wish, watch);
@@ -239,7 +235,7 @@ impl Sim {
     #[cold]
     fn drop_packets(&mut self, i: usize) {
         for (packet, reason) in self.lines[i].dropped() {
-            let d = &packet.datagram;
+            let d = &packet.packet;
             note(&mut self.hash, self.now, d, 1 + reason as u64);
             let flow = &mut self.flows[d.flow.0 as usize];
             if d.direction == Direction::Forward {
@@ -268,17 +264,17 @@ impl Sim {
             None => self.agenda.clear(Self::arrival_slot(i)),
         }
         if self.taps {
-            watch.arrives(i, self.now, &packet.datagram);
+            watch.arrives(i, self.now, &packet.packet);
         }
         packet.hop += 1;
         if self.ways[packet.hop as usize] != HERE {
             return self.offer(packet, watch);
         }
         self.delivered += 1;
-        note(&mut self.hash, self.now, &packet.datagram, 0);
-        let i = packet.datagram.flow.0 as usize;
+        note(&mut self.hash, self.now, &packet.packet, 0);
+        let i = packet.packet.flow.0 as usize;
         let flow = &mut self.flows[i];
-        let end = flow.receive(self.now, packet.datagram);
+        let end = flow.receive(self.now, packet.packet);
         self.pump(i, end, watch);
     }
 

@@ -1,16 +1,17 @@
-//! One direction of a link: a queue discipline, a transmitter, and a pipe that holds what is on its way.
+//! One direction of a link: a queue discipline, a transmitter, and a pipe that holds what is on its way. Every host has this
+//! same one, in virtual time and in real time, with values or with bytes for packets.
 
+use crate::outcome::{Distribution, QueueSummary};
 use narrows_core::packet::Packet;
-use narrows_core::qdisc::{Backlog, DropReason, Qdisc, fifo::Fifo};
-use narrows_core::{Bytes, Datagram, Ecn, FlowId, Rate, Time};
-use narrows_lab::outcome::{Distribution, QueueSummary};
+use narrows_core::qdisc::{Backlog, DropReason, Drops, Qdisc, fifo::Fifo};
+use narrows_core::{Bytes, Ecn, FlowId, Rate, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// A packet under way: what it is, where it goes next, and since when it waits.
-pub struct Carried {
+pub struct Carried<P> {
     /// The packet.
-    pub datagram: Datagram,
+    pub packet: P,
     /// Index into the table of ways: the next line it takes.
     pub hop: u32,
     /// When it entered the queue it is in, and whether it came there marked.
@@ -18,51 +19,51 @@ pub struct Carried {
     marked: bool,
 }
 
-impl Carried {
+impl<P> Carried<P> {
     /// A packet at the start of its way.
     #[inline]
-    pub fn new(datagram: Datagram, hop: u32) -> Carried {
-        Carried { datagram, hop, enqueued: Time::ZERO, marked: false }
+    pub fn new(packet: P, hop: u32) -> Self {
+        Carried { packet, hop, enqueued: Time::ZERO, marked: false }
     }
 }
 
-impl Packet for Carried {
+impl<P: Packet> Packet for Carried<P> {
     #[inline]
     fn size(&self) -> Bytes {
-        Bytes(self.datagram.size as u64)
+        self.packet.size()
     }
     #[inline]
     fn flow(&self) -> FlowId {
-        self.datagram.flow
+        self.packet.flow()
     }
     #[inline]
     fn ecn(&self) -> Ecn {
-        self.datagram.ecn
+        self.packet.ecn()
     }
     #[inline]
     fn mark_ce(&mut self) -> bool {
-        self.datagram.mark_ce()
+        self.packet.mark_ce()
     }
 }
 
 /// A queue discipline; the plain FIFO is called without a detour.
-pub enum Queue {
+pub enum Queue<P> {
     /// Drop-tail. An idle line may pass a packet by it: it would be taken and given at once.
-    Fifo(Fifo<Carried>),
+    Fifo(Fifo<Carried<P>>),
     /// Any other.
-    Other(Box<dyn Qdisc<Carried>>),
+    Other(Box<dyn Qdisc<Carried<P>>>),
 }
 
-impl Queue {
+impl<P: Packet + Send> Queue<P> {
     #[inline]
-    fn enqueue(&mut self, now: Time, p: Carried, drop: &mut dyn FnMut(Carried, DropReason)) {
+    fn enqueue(&mut self, now: Time, p: Carried<P>, drop: Drops<'_, Carried<P>>) {
         match self {
             Queue::Fifo(q) => q.enqueue(now, p, drop),
             Queue::Other(q) => q.enqueue(now, p, drop),
         }
     }
     #[inline]
-    fn dequeue(&mut self, now: Time, drop: &mut dyn FnMut(Carried, DropReason)) -> Option<Carried> {
+    fn dequeue(&mut self, now: Time, drop: Drops<'_, Carried<P>>) -> Option<Carried<P>> {
         match self {
             Queue::Fifo(q) => q.dequeue(now, drop),
             Queue::Other(q) => q.dequeue(now, drop),
@@ -75,6 +76,7 @@ impl Queue {
             Queue::Other(q) => q.ready_at(),
         }
     }
+    /// What waits.
     #[inline]
     pub fn backlog(&self) -> Backlog {
         match self {
@@ -96,24 +98,25 @@ pub struct Wish {
 }
 
 /// One direction of a link.
-pub struct Line {
+pub struct Line<P> {
     rate: Rate,
     delay: Duration,
     mtu: u32,
-    pub queue: Queue,
+    /// What waits for the transmitter.
+    pub queue: Queue<P>,
     /// The remainder of the last transmission's division: see [`Rate::transmit`].
     carry: u64,
     busy_until: Time,
     /// Whether [`Line::ready`] is on the agenda.
     awaited: bool,
-    pipe: VecDeque<(Time, Carried)>,
+    pipe: VecDeque<(Time, Carried<P>)>,
     arrived: u64,
     departed: u64,
     departed_bytes: u64,
     marked: u64,
     drops: [u64; DropReason::ALL.len()],
     /// What the last call dropped, until the caller takes it.
-    dropped: Vec<(Carried, DropReason)>,
+    dropped: Vec<(Carried<P>, DropReason)>,
     /// Packets that did not wait at all.
     unhindered: u64,
     waits: Distribution,
@@ -123,9 +126,9 @@ pub struct Line {
     counted_from: Time,
 }
 
-impl Line {
+impl<P: Packet + Send> Line<P> {
     /// An idle line.
-    pub fn new(rate: Rate, delay: Duration, mtu: Bytes, queue: Queue) -> Line {
+    pub fn new(rate: Rate, delay: Duration, mtu: Bytes, queue: Queue<P>) -> Self {
         Line {
             rate,
             delay,
@@ -151,9 +154,9 @@ impl Line {
 
     /// A packet comes to the line.
     #[inline]
-    pub fn offer(&mut self, now: Time, mut packet: Carried) -> Wish {
+    pub fn offer(&mut self, now: Time, mut packet: Carried<P>) -> Wish {
         self.arrived += 1;
-        if packet.datagram.size > self.mtu {
+        if packet.size().0 > self.mtu as u64 {
             self.dropped.push((packet, DropReason::TooLarge));
             return Wish::default();
         }
@@ -161,7 +164,7 @@ impl Line {
             self.unhindered += 1;
             return Wish { left: true, ready: None, arrival: self.send(now, packet) };
         }
-        (packet.enqueued, packet.marked) = (now, packet.datagram.ecn == Ecn::Ce);
+        (packet.enqueued, packet.marked) = (now, packet.ecn() == Ecn::Ce);
         let dropped = &mut self.dropped;
         self.queue.enqueue(now, packet, &mut |p, reason| dropped.push((p, reason)));
         self.backlog_max = self.backlog_max.max(self.queue.backlog().bytes.0);
@@ -188,7 +191,7 @@ impl Line {
             } else {
                 self.waits.record(now.since(packet.enqueued))
             }
-            self.marked += (packet.datagram.ecn == Ecn::Ce && !packet.marked) as u64;
+            self.marked += (packet.ecn() == Ecn::Ce && !packet.marked) as u64;
             wish.left = true;
             wish.arrival = self.send(now, packet);
         }
@@ -203,11 +206,11 @@ impl Line {
 
     /// Begins to transmit. Returns the arrival at the far end if nothing else is on its way.
     #[inline]
-    fn send(&mut self, now: Time, packet: Carried) -> Option<Time> {
+    fn send(&mut self, now: Time, packet: Carried<P>) -> Option<Time> {
         if now > self.busy_until {
             self.carry = 0; // the line was idle: nothing to make up for
         }
-        let size = packet.datagram.size;
+        let size = packet.size().0 as u32;
         self.departed += 1;
         self.departed_bytes += size as u64;
         self.busy_until = now + Duration::from_nanos(self.rate.transmit(size, &mut self.carry));
@@ -231,19 +234,19 @@ impl Line {
     }
 
     /// Hands out what the last call dropped, in order.
-    pub fn dropped(&mut self) -> impl Iterator<Item = (Carried, DropReason)> + '_ {
+    pub fn dropped(&mut self) -> impl Iterator<Item = (Carried<P>, DropReason)> + '_ {
         let drops = &mut self.drops;
         self.dropped.drain(..).inspect(|(_, reason)| drops[*reason as usize] += 1)
     }
 
     /// The packet that last began to leave.
-    pub fn newest(&self) -> Option<&Datagram> {
-        self.pipe.back().map(|(_, packet)| &packet.datagram)
+    pub fn newest(&self) -> Option<&P> {
+        self.pipe.back().map(|(_, carried)| &carried.packet)
     }
 
     /// The first packet in the pipe arrives; and when the next one will.
     #[inline]
-    pub fn arrive(&mut self) -> (Carried, Option<Time>) {
+    pub fn arrive(&mut self) -> (Carried<P>, Option<Time>) {
         let (_, packet) =
             self.pipe.pop_front().expect("an arrival is scheduled only for a packet in the pipe");
         (packet, self.pipe.front().map(|(at, _)| *at))

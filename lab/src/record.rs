@@ -1,9 +1,10 @@
 //! What is written down of one flow over time, if the scenario asks for it.
 
+use crate::outcome::{Event, EventKind, Series, points_each};
 use narrows_core::Time;
+use narrows_core::transport::tcp::stream::Stored;
 use narrows_core::transport::tcp::{Counters, Tcp};
-use narrows_core::wire::tcp::Segment;
-use narrows_lab::outcome::{Event, EventKind, Series, points_each};
+use narrows_core::wire::tcp::{Payload, Segment};
 use std::time::Duration;
 
 /// Events kept per run, an equal share for each flow; more are counted. About 100 bytes each.
@@ -60,10 +61,10 @@ pub struct Recorder {
     una: u64,
     counters: Counters,
     established: bool,
-    pub events: Vec<Event>,
+    events: Vec<Event>,
     /// How many events are kept.
     share: usize,
-    pub omitted: u64,
+    omitted: u64,
 }
 
 /// The unit of what a controller's `inspect` shows.
@@ -111,7 +112,7 @@ impl Recorder {
     }
 
     /// The stream offset of a segment's first byte.
-    pub fn offset(&self, segment: &Segment) -> f64 {
+    pub fn offset<P: Payload>(&self, segment: &Segment<P>) -> f64 {
         let Some(first) = self.first else { return 0.0 };
         // Within half the number space of what was sent last.
         let expected = first.plus(self.max as u32);
@@ -119,12 +120,12 @@ impl Recorder {
     }
 
     /// The source sends a segment.
-    pub fn sent(&mut self, now: Time, segment: &Segment) {
+    pub fn sent<P: Payload>(&mut self, now: Time, segment: &Segment<P>) {
         if self.first.is_none() {
             self.first = Some(segment.seq.plus(1));
             return;
         }
-        let len = segment.payload.0 as u64;
+        let len = segment.payload.len() as u64;
         if len == 0 {
             return;
         }
@@ -138,7 +139,7 @@ impl Recorder {
     }
 
     /// Something has happened at the source: notes what has changed.
-    pub fn look(&mut self, now: Time, source: &Tcp) {
+    pub fn look<P: Stored>(&mut self, now: Time, source: &Tcp<P>) {
         use narrows_core::transport::tcp::State;
         let (before, after) = (self.counters, *source.counters());
         self.counters = after;

@@ -1,0 +1,112 @@
+//! From parts of a scenario to the algorithms they name: queues, controllers, TCP ends. Every host builds with these, so that a
+//! scenario means the same on all of them.
+
+use crate::line::{Carried, Queue};
+use crate::route::Hop;
+use crate::scenario::{Link, Part, Scenario, TcpFlow};
+use narrows_core::Rng;
+use narrows_core::congestion::{self, Controller};
+use narrows_core::packet::Packet;
+use narrows_core::qdisc::{self, Qdisc, fifo::Fifo};
+use narrows_core::registry::Unfit;
+use narrows_core::transport::tcp::Config;
+use narrows_core::transport::tcp::stack::Stack;
+use std::time::Duration;
+
+/// Random streams are numbered by what they are for and whose they are, so that one more flow changes no other's numbers.
+#[derive(Clone, Copy)]
+#[allow(missing_docs)] // what their names say
+pub enum Stream {
+    TimerPhase = 1,
+    Sequence = 2,
+    Controller = 3,
+    Queue = 4,
+}
+
+/// The random stream of the `index`th owner of its kind.
+pub fn rng(seed: u64, stream: Stream, index: usize) -> Rng {
+    Rng::new(seed, (stream as u64) << 32 | index as u64)
+}
+
+/// A line's queue.
+pub fn queue<P: Packet + Send + 'static>(part: &Part, rng: Rng) -> Result<Queue<P>, Unfit> {
+    if part.name == "fifo" {
+        return Ok(Queue::Fifo(Fifo::new(&part.settings)?));
+    }
+    Ok(Queue::Other(discipline(part, rng)?))
+}
+
+fn discipline<P: Packet + Send + 'static>(
+    part: &Part,
+    mut rng: Rng,
+) -> Result<Box<dyn Qdisc<Carried<P>>>, Unfit> {
+    let inner_rng = Rng::new(rng.next_u64(), 1);
+    let inner = part.inner.as_ref().map(|p| discipline(p, inner_rng)).transpose()?;
+    let context = qdisc::Context { inner, rng };
+    qdisc::by_name(&part.name, &part.settings, context)
+        .expect("the scenario was checked against the registry")
+}
+
+/// A sender's congestion control.
+pub fn controller(part: &Part, mut rng: Rng) -> Result<Box<dyn Controller>, Unfit> {
+    let inner_rng = Rng::new(rng.next_u64(), 1);
+    let inner = part.inner.as_ref().map(|p| controller(p, inner_rng)).transpose()?;
+    let entry = congestion::by_name(&part.name).expect("the scenario was checked against the registry");
+    (entry.build)(&part.settings, congestion::Context { inner, rng })
+}
+
+/// The phase of every node's periodic timers: given, or drawn. Nothing relates it to the start of the run: uniform over a
+/// second, a multiple of both BSD periods.
+pub fn phases(scenario: &Scenario, seed: u64) -> Vec<Duration> {
+    let drawn = |i| Duration::from_nanos(rng(seed, Stream::TimerPhase, i).below(1_000_000_000));
+    scenario.nodes.iter().enumerate().map(|(i, node)| node.timer_phase.unwrap_or_else(|| drawn(i))).collect()
+}
+
+/// IPv4 and TCP header without options.
+const HEADERS: u32 = 40;
+/// The timestamps option, padded.
+const TIMESTAMPS: u32 = 12;
+
+/// The smallest MTU on a way.
+pub fn path_mtu(scenario: &Scenario, route: &[Hop]) -> u32 {
+    let mtu = |h: &Hop| {
+        let Link { forward, backward, .. } = &scenario.links[h.link];
+        forward.mtu.0.min(backward.mtu.0)
+    };
+    route.iter().map(mtu).min().unwrap_or(1500) as u32
+}
+
+/// What the `index`th flow's ends, sender and receiver, are made of; `ports` and `phases` are the sender's and the receiver's.
+pub fn tcp_configs(
+    flow: &TcpFlow,
+    path_mtu: u32,
+    seed: u64,
+    index: usize,
+    ports: (u16, u16),
+    phases: [Duration; 2],
+) -> Result<[Config; 2], Unfit> {
+    let mut sequence = rng(seed, Stream::Sequence, index);
+    let mut config = |part: &Part, timer_phase, ports| {
+        let stack = Stack::new(&part.settings)?;
+        let options = if stack.timestamps { TIMESTAMPS } else { 0 };
+        let mss = flow.mss.map_or(path_mtu - HEADERS, |payload| payload + options);
+        Ok(Config {
+            stack,
+            mss,
+            receive_buffer: flow.window,
+            send_buffer: flow.send_buffer,
+            timer_phase,
+            iss: sequence.next_u32(),
+            ports,
+            reads_at_once: true,
+        })
+    };
+    let sender = config(&flow.stack, phases[0], ports)?;
+    Ok([sender, config(&flow.receiver_stack, phases[1], (ports.1, ports.0))?])
+}
+
+/// The controllers of the `index`th flow's ends, sender and receiver.
+pub fn controllers(flow: &TcpFlow, seed: u64, index: usize) -> Result<[Box<dyn Controller>; 2], Unfit> {
+    let one = |i| controller(&flow.controller, rng(seed, Stream::Controller, i));
+    Ok([one(2 * index)?, one(2 * index + 1)?])
+}
