@@ -1,0 +1,1 @@
+//! Narrows inside the Linux kernel: congestion controls as BPF programs, and their loader.
