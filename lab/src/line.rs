@@ -259,6 +259,12 @@ impl<P: Packet + Send> Line<P> {
         self.delay = delay.unwrap_or(self.delay);
     }
 
+    /// Another queue discipline from now on.
+    pub fn replace(&mut self, _now: Time, queue: Queue<P>) -> Wish {
+        self.queue = queue;
+        Wish::default()
+    }
+
     fn count_capacity(&mut self, now: Time) {
         self.capacity += self.rate.0 as f64 * now.since(self.counted_from).as_secs_f64();
         self.counted_from = now;

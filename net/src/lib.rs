@@ -1,1 +1,20 @@
-//! x
+//! Narrows on real packets: the same queues, links and transports as in the simulator, by the real clock, on Linux. This crate
+//! has the project's only clock, its threads, and (with `narrows-kernel`) its `unsafe`.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`frame`] | a packet in bytes, and what a queue may know of it |
+//! | [`network`] | the emulated network, without clock and devices: the simulator's, driven in pieces |
+//! | [`port`] | where packets come in and go out: TUN devices, packet sockets, ends of our own |
+//! | [`namespace`] | network namespaces that nothing outlives |
+//! | [`gateway`] | the loop that moves packets between ports by the real clock |
+//! | [`clock`] | the clock, how late we are by it, real-time scheduling |
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the one place that reads the clock
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod clock;
+pub mod frame;
+pub mod gateway;
+pub mod namespace;
+pub mod network;
+pub mod port;

@@ -1,0 +1,249 @@
+//! A packet in bytes, and what a queue discipline may know of it. A frame is parsed once, when it comes in: size, ECN field and
+//! flow are then at hand for every queue it meets. The only thing a queue changes is the ECN field, and the IPv4 header
+//! checksum with it (RFC 1624); transport checksums do not cover either.
+//!
+//! Flows are 5-tuples. Fragments carry their ports in the first one only, so a fragmented datagram is a flow of its addresses
+//! and protocol (RFC 6438 section 2 does the same for load sharing): its fragments then stay in order.
+
+use narrows_core::packet::Packet;
+use narrows_core::wire::{DecodeError, checksum, ipv4, ipv6, protocol};
+use narrows_core::{Bytes, Ecn, FlowId};
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+
+/// A real packet: an IP packet, behind an Ethernet header or not.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    bytes: Vec<u8>,
+    /// Where the IP header begins, if this is an IP packet.
+    ip: u16,
+    ecn: Ecn,
+    kind: Kind,
+    size: u32,
+    flow: FlowId,
+}
+
+/// What a frame is, beside an ordinary packet: for the counters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub enum Kind {
+    /// A whole IPv4 or IPv6 packet.
+    #[default]
+    Plain,
+    /// A fragment.
+    Fragment,
+    /// IPv6 with extension headers (and no fragment).
+    Extended,
+    /// Not IP: ARP, for instance. It passes like any packet.
+    NotIp,
+}
+
+/// Why bytes are not let in. Each is counted under its name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Malformed {
+    /// Fewer bytes than the headers need or announce.
+    Truncated,
+    /// A header field has a value the protocol does not allow.
+    Field,
+    /// The IPv4 header checksum is wrong.
+    Checksum,
+}
+
+impl Malformed {
+    /// All of them, in order.
+    pub const ALL: [Malformed; 3] = [Malformed::Truncated, Malformed::Field, Malformed::Checksum];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Malformed::Truncated => "truncated",
+            Malformed::Field => "bad_field",
+            Malformed::Checksum => "bad_checksum",
+        }
+    }
+}
+
+impl From<DecodeError> for Malformed {
+    fn from(e: DecodeError) -> Malformed {
+        match e {
+            DecodeError::Truncated => Malformed::Truncated,
+            DecodeError::Malformed(_) => Malformed::Field,
+            DecodeError::Checksum => Malformed::Checksum,
+        }
+    }
+}
+
+/// Where a packet goes, and what distinguishes its flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Tuple {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// The transport.
+    pub protocol: u8,
+    /// Source and destination port; zero for fragments and for transports other than TCP and UDP.
+    pub ports: (u16, u16),
+}
+
+/// Ethernet: two addresses and a type.
+const ETHERNET: usize = 14;
+/// An IEEE 802.1Q or 802.1ad tag.
+const TAG: usize = 4;
+
+impl Frame {
+    /// An IP packet, as a TUN device gives it.
+    pub fn ip(bytes: Vec<u8>) -> Result<Frame, Malformed> {
+        Frame::at(bytes, 0)
+    }
+
+    /// An Ethernet frame, with any number of VLAN tags. What is not IP is let in as it is.
+    pub fn ethernet(bytes: Vec<u8>) -> Result<Frame, Malformed> {
+        let word = |at: usize| bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
+        let mut at = ETHERNET;
+        loop {
+            match word(at - 2).ok_or(Malformed::Truncated)? {
+                0x8100 | 0x88A8 | 0x9100 => at += TAG,
+                0x0800 | 0x86DD => return Frame::at(bytes, at),
+                _ => return Ok(Frame::opaque(bytes)),
+            }
+        }
+    }
+
+    fn opaque(bytes: Vec<u8>) -> Frame {
+        let size = (bytes.len() - ETHERNET) as u32;
+        let flow = hash(&bytes[..ETHERNET]);
+        Frame { ip: 0, ecn: Ecn::NotEct, kind: Kind::NotIp, size, flow, bytes }
+    }
+
+    fn at(bytes: Vec<u8>, ip: usize) -> Result<Frame, Malformed> {
+        let packet = &bytes[ip..];
+        let (size, ecn, kind, tuple) = match packet.first().map(|b| b >> 4) {
+            Some(6) => {
+                let v = ipv6::View::new(packet)?;
+                let upper = v.upper()?;
+                let kind = match upper.fragment {
+                    Some(_) => Kind::Fragment,
+                    None if upper.protocol != v.next_header() => Kind::Extended,
+                    None => Kind::Plain,
+                };
+                let ends = (v.source().into(), v.destination().into());
+                let size = ipv6::HEADER + v.payload().len();
+                (size, v.ecn(), kind, tuple(ends, upper.protocol, kind, upper.payload))
+            }
+            _ => {
+                let v = ipv4::View::new(packet)?;
+                if !v.is_intact() {
+                    return Err(Malformed::Checksum);
+                }
+                let whole = !v.more_fragments() && v.fragment_offset() == 0;
+                let kind = if whole { Kind::Plain } else { Kind::Fragment };
+                let ends = (v.source().into(), v.destination().into());
+                let size = v.header_len() + v.payload().len();
+                (size, v.ecn(), kind, tuple(ends, v.protocol(), kind, v.payload()))
+            }
+        };
+        Ok(Frame { ip: ip as u16, ecn, kind, size: size as u32, flow: hash(&tuple), bytes })
+    }
+
+    /// All of its bytes, link header included: what goes out again.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The IP packet without what is around it; `None` if it is not IP.
+    pub fn packet(&self) -> Option<&[u8]> {
+        (self.kind != Kind::NotIp)
+            .then(|| &self.bytes[self.ip as usize..self.ip as usize + self.size as usize])
+    }
+
+    /// Who sends to whom; `None` if it is not IP.
+    pub fn tuple(&self) -> Option<Tuple> {
+        let packet = self.packet()?;
+        if packet[0] >> 4 == 6 {
+            let v = ipv6::View::new(packet).ok()?;
+            let upper = v.upper().ok()?;
+            return Some(tuple(
+                (v.source().into(), v.destination().into()),
+                upper.protocol,
+                self.kind,
+                upper.payload,
+            ));
+        }
+        let v = ipv4::View::new(packet).ok()?;
+        Some(tuple((v.source().into(), v.destination().into()), v.protocol(), self.kind, v.payload()))
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The same packet as part of flow `flow`, for who knows better than the hash of the 5-tuple.
+    #[must_use]
+    pub fn of_flow(self, flow: FlowId) -> Frame {
+        Frame { flow, ..self }
+    }
+}
+
+fn tuple((source, destination): (IpAddr, IpAddr), protocol: u8, kind: Kind, upper: &[u8]) -> Tuple {
+    let ports = match (protocol, kind, upper) {
+        (protocol::TCP | protocol::UDP, Kind::Plain | Kind::Extended, [a, b, c, d, ..]) => {
+            (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]))
+        }
+        _ => (0, 0),
+    };
+    Tuple { source, destination, protocol, ports }
+}
+
+/// FNV-1a: short keys, and the same flow number on every machine and in every run.
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            self.0 = (self.0 ^ *b as u64).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+    }
+}
+
+fn hash<T: Hash + ?Sized>(what: &T) -> FlowId {
+    let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
+    what.hash(&mut hasher);
+    FlowId((hasher.0 ^ hasher.0 >> 32) as u32)
+}
+
+impl Packet for Frame {
+    #[inline]
+    fn size(&self) -> Bytes {
+        Bytes(self.size as u64)
+    }
+    #[inline]
+    fn flow(&self) -> FlowId {
+        self.flow
+    }
+    #[inline]
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+    /// RFC 3168 section 5: sets the two bits in the packet's header, and keeps an IPv4 header checksum right.
+    fn mark_ce(&mut self) -> bool {
+        if self.ecn == Ecn::NotEct {
+            return false;
+        }
+        self.ecn = Ecn::Ce;
+        let packet = &mut self.bytes[self.ip as usize..];
+        if packet[0] >> 4 == 6 {
+            packet[1] |= 0x30; // the low half of the traffic class begins in the second byte
+        } else {
+            let old = u16::from_be_bytes([packet[0], packet[1]]);
+            packet[1] |= 0b11;
+            let new = u16::from_be_bytes([packet[0], packet[1]]);
+            let sum = checksum::update(u16::from_be_bytes([packet[10], packet[11]]), old, new);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        true
+    }
+}
