@@ -7,11 +7,13 @@
 //! | [`network`] | the emulated network, without clock and devices: the simulator's, driven in pieces |
 //! | [`port`] | where packets come in and go out: TUN devices, packet sockets, ends of our own |
 //! | [`namespace`] | network namespaces that nothing outlives |
+//! | [`build`] | from a scenario to a network with a port for every host |
 //! | [`gateway`] | the loop that moves packets between ports by the real clock |
 //! | [`clock`] | the clock, how late we are by it, real-time scheduling |
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the one place that reads the clock
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod build;
 pub mod clock;
 pub mod frame;
 pub mod gateway;
