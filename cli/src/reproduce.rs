@@ -255,7 +255,7 @@ pub fn claims(args: ClaimsArgs) -> Result<ExitCode, Stop> {
             match args.format {
                 Format::Json => all.push(json!({
                     "id": claim.id, "source": claim.source, "text": claim.text, "reported": claim.reported,
-                    "hosts": claim.hosts, "recorded": claim.recorded, "reason": claim.reason,
+                    "hosts": claim.hosts, "recorded": claim.recorded, "reason": claim.reasons,
                 })),
                 Format::Text => {
                     let recorded: Vec<String> =

@@ -109,9 +109,33 @@ pub struct Claim {
     pub hosts: Vec<String>,
     /// The verdict on each host when it was last looked at.
     pub recorded: BTreeMap<String, Verdict>,
-    /// Why it differs; given whenever a recorded verdict is `differs`.
-    pub reason: Option<String>,
+    /// Why it differs, by host; given for every host whose recorded verdict is `differs`.
+    pub reasons: Reasons,
     span: std::ops::Range<usize>,
+}
+
+/// Why a claim differs: `reason = "..."` for every host, or `reason = { sim = "...", linux = "..." }`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Reasons {
+    /// None is needed.
+    #[default]
+    None,
+    /// The same on every host.
+    Everywhere(String),
+    /// One for each host that needs it.
+    ByHost(BTreeMap<String, String>),
+}
+
+impl Reasons {
+    /// The reason on `host`.
+    pub fn on(&self, host: &str) -> Option<&str> {
+        match self {
+            Reasons::None => None,
+            Reasons::Everywhere(reason) => Some(reason),
+            Reasons::ByHost(reasons) => reasons.get(host).map(String::as_str),
+        }
+    }
 }
 
 /// One measured number and where it must lie.

@@ -247,3 +247,121 @@ impl Packet for Frame {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_core::wire::ipv4::Header;
+
+    fn v4(protocol: u8, payload: &[u8], change: impl FnOnce(&mut Header)) -> Vec<u8> {
+        let (from, to) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let mut header = Header::new(from, to, protocol, payload.len() as u16);
+        change(&mut header);
+        let mut bytes = Vec::new();
+        header.encode(&mut bytes).unwrap();
+        bytes.extend(payload);
+        bytes
+    }
+
+    fn v6(next_header: u8, payload: &[u8]) -> Vec<u8> {
+        let header = ipv6::Header {
+            source: "fd00::1".parse().unwrap(),
+            destination: "fd00::2".parse().unwrap(),
+            next_header,
+            payload: payload.len() as u16,
+            hop_limit: 64,
+            dscp: 46,
+            ecn: Ecn::Ect1,
+            flow_label: 0x5_4321,
+        };
+        let mut bytes = Vec::new();
+        header.encode(&mut bytes);
+        bytes.extend(payload);
+        bytes
+    }
+
+    const PORTS: [u8; 8] = [0x30, 0x39, 0, 80, 0, 0, 0, 0];
+
+    #[test]
+    fn marking_changes_the_ecn_field_and_nothing_else_and_keeps_the_checksum_right() {
+        let bytes = v4(protocol::TCP, &PORTS, |h| (h.ecn, h.dscp) = (Ecn::Ect0, 12));
+        let mut frame = Frame::ip(bytes.clone()).unwrap();
+        assert!(frame.mark_ce() && frame.mark_ce());
+        let (header, _) = Header::decode(frame.bytes()).expect("the checksum is right");
+        assert_eq!((header.ecn, header.dscp, frame.ecn()), (Ecn::Ce, 12, Ecn::Ce));
+        assert_eq!(frame.bytes()[12..], bytes[12..]);
+
+        let mut frame = Frame::ip(v6(protocol::TCP, &PORTS)).unwrap();
+        assert!(frame.mark_ce());
+        let (header, _) = ipv6::Header::decode(frame.bytes()).unwrap();
+        assert_eq!((header.ecn, header.dscp, header.flow_label), (Ecn::Ce, 46, 0x5_4321));
+
+        let bytes = v4(protocol::TCP, &PORTS, |_| ());
+        let mut frame = Frame::ip(bytes.clone()).unwrap();
+        assert!(!frame.mark_ce(), "who does not speak ECN is not marked");
+        assert_eq!(frame.bytes(), bytes);
+    }
+
+    #[test]
+    fn a_flow_is_a_5_tuple_and_fragments_stay_together() {
+        let flow = |bytes| Frame::ip(bytes).unwrap().flow();
+        let other_port = [0x30, 0x39, 0, 81, 0, 0, 0, 0];
+        assert_eq!(flow(v4(6, &PORTS, |_| ())), flow(v4(6, &PORTS, |h| h.ecn = Ecn::Ect0)));
+        assert_ne!(flow(v4(6, &PORTS, |_| ())), flow(v4(6, &other_port, |_| ())));
+        assert_ne!(flow(v4(6, &PORTS, |_| ())), flow(v4(17, &PORTS, |_| ())));
+        let first = v4(17, &PORTS, |h| h.more_fragments = true);
+        let last = v4(17, &[9; 8], |h| h.fragment_offset = 185);
+        assert_eq!(flow(first.clone()), flow(last));
+        assert_eq!(Frame::ip(first).unwrap().kind(), Kind::Fragment);
+    }
+
+    #[test]
+    fn ports_are_found_behind_ipv6_extension_headers() {
+        let plain = Frame::ip(v6(protocol::UDP, &PORTS)).unwrap();
+        let mut options = vec![protocol::UDP, 0, 1, 4, 0, 0, 0, 0]; // destination options, 60
+        options.extend(PORTS);
+        let extended = Frame::ip(v6(60, &options)).unwrap();
+        assert_eq!((plain.kind(), extended.kind()), (Kind::Plain, Kind::Extended));
+        assert_eq!(plain.tuple(), extended.tuple());
+        assert_eq!(plain.tuple().unwrap().ports, (12_345, 80));
+        assert_eq!(plain.flow(), extended.flow());
+    }
+
+    #[test]
+    fn behind_vlan_tags_a_packet_is_the_same_packet() {
+        let packet = v4(6, &PORTS, |_| ());
+        let mut ethernet = vec![2; 12];
+        ethernet.extend([0x88, 0xA8, 0, 7, 0x81, 0, 0, 9, 8, 0]);
+        ethernet.extend(&packet);
+        ethernet.extend([0; 18]); // padding
+        let frame = Frame::ethernet(ethernet.clone()).unwrap();
+        assert_eq!((frame.packet().unwrap(), frame.bytes()), (&packet[..], &ethernet[..]));
+        assert_eq!((frame.size().0, frame.flow()), (28, Frame::ip(packet).unwrap().flow()));
+    }
+
+    #[test]
+    fn what_is_not_ip_passes_and_what_is_broken_is_named() {
+        let arp = [&[255; 12][..], &[8, 6], &[0; 28]].concat();
+        let frame = Frame::ethernet(arp).unwrap();
+        assert_eq!(
+            (frame.kind(), frame.size().0, frame.packet(), frame.tuple()),
+            (Kind::NotIp, 28, None, None)
+        );
+        let good = v4(6, &PORTS, |_| ());
+        let with = |at: usize, value: u8| {
+            let mut bytes = good.clone();
+            bytes[at] = value;
+            Frame::ip(bytes).unwrap_err()
+        };
+        assert_eq!(with(8, 1), Malformed::Checksum);
+        assert_eq!(with(0, 0x25), Malformed::Field);
+        assert_eq!(with(0, 0x44), Malformed::Field);
+        assert_eq!(with(2, 0xFF), Malformed::Truncated);
+        for short in [&[][..], &[0x45], &good[..19], &[0x60; 39]] {
+            assert!(Frame::ip(short.to_vec()).is_err());
+        }
+        for short in 0..14 {
+            assert_eq!(Frame::ethernet(vec![8; short]).unwrap_err(), Malformed::Truncated);
+        }
+    }
+}

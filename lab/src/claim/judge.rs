@@ -131,9 +131,9 @@ impl<'a> Evidence<'a> {
             () if any(Verdict::NotRun) => Verdict::NotRun,
             () => Verdict::Reproduced,
         };
-        let reason = match (verdict, &claim.reason) {
+        let reason = match (verdict, claim.reasons.on(host)) {
             (Verdict::Reproduced, _) => "within the accepted band".into(),
-            (Verdict::Differs, Some(reason)) => reason.clone(),
+            (Verdict::Differs, Some(reason)) => reason.to_owned(),
             (Verdict::Differs, None) => "outside the accepted band; why is not yet known".into(),
             (Verdict::NotRun, _) => {
                 let mut why: Vec<_> = checks.iter().filter_map(|c| c.undefined.clone()).collect();

@@ -217,7 +217,7 @@ table!(WrittenClaim {
     accept: Interval,
     hosts: Vec<String> = "sim_only",
     recorded: BTreeMap<String, Verdict> = "BTreeMap::new",
-    reason: Option<String> = "Option::default",
+    reason: Reasons = "Reasons::default",
     also: Vec<Also> = "Vec::new",
 });
 table!(Also { accept: Interval });
@@ -397,8 +397,11 @@ fn claim(w: WrittenClaim) -> Result<Claim, String> {
     for also in &w.also {
         checks.push(check(also.accept, &also.wording().within(&wording), &also.against)?);
     }
-    if w.reason.is_none() && w.recorded.values().any(|&v| v == Verdict::Differs) {
-        return Err("a recorded verdict is \"differs\": write the reason beside it, reason = \"...\"".into());
+    let differs = w.recorded.iter().filter(|(_, v)| **v == Verdict::Differs);
+    if let Some((host, _)) = differs.into_iter().find(|(host, _)| w.reason.on(host).is_none()) {
+        return Err(format!(
+            "a recorded verdict on {host} is \"differs\": write the reason beside it, reason = \"...\" or reason = {{ {host} = \"...\" }}"
+        ));
     }
     if let Some(host) = w.recorded.keys().find(|h| !w.hosts.contains(h)) {
         return Err(format!(
@@ -407,8 +410,8 @@ fn claim(w: WrittenClaim) -> Result<Claim, String> {
     }
     let span = w.id.span();
     let (id, hosts, recorded) = (w.id.into_inner(), w.hosts, w.recorded);
-    let (source, text, read_from, reported, reason) = (w.source, w.text, w.read_from, w.reported, w.reason);
-    Ok(Claim { id, source, text, read_from, reported, checks, hosts, recorded, reason, span })
+    let (source, text, read_from, reported, reasons) = (w.source, w.text, w.read_from, w.reported, w.reason);
+    Ok(Claim { id, source, text, read_from, reported, checks, hosts, recorded, reasons, span })
 }
 
 pub(super) fn read(text: &str) -> Result<(Header, Vec<Claim>), Refusal> {

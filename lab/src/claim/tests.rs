@@ -196,6 +196,12 @@ fn mistakes_are_answered_with_what_to_write() {
         (format!("{band}metric = \"goodput\"\nflow = \"bulk\"\n"), "scenario is missing"),
         (format!("{band}{RUN}window = [\"1s\", \"2s\"]\n"), "takes no `window`"),
         (format!("{band}{RUN}recorded = {{ sim = \"differs\" }}\n"), "write the reason"),
+        (
+            format!(
+                "{band}{RUN}hosts = [\"sim\", \"wire\"]\nrecorded = {{ wire = \"differs\" }}\nreason = {{ sim = \"so\" }}\n"
+            ),
+            "reason = { wire =",
+        ),
         (format!("{band}{RUN}recorded = {{ net = \"reproduced\" }}\n"), "host net"),
         (format!("{band}{RUN}colour = 3\n"), "unknown key \"colour\""),
         (format!("{band}{RUN}against = {{ how = \"ratio\" }}\n"), "unknown field `how`"),

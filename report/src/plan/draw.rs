@@ -12,7 +12,8 @@ use std::time::Duration;
 
 impl Plan {
     /// Draws the figure from the runs of its scenario. Refused if no run fits, if a flow, series or number does not exist,
-    /// or if one point would mix runs that differ in more than their seed.
+    /// or if one point would mix runs that differ in more than their seed. Runs of several hosts lie on one figure, each curve
+    /// once per host; over time, only where that leaves at most four curves, otherwise the first run's host is drawn.
     pub fn draw(&self, runs: &[Outcome]) -> Result<Shown, Refused> {
         let runs: Vec<&Outcome> = runs.iter().collect();
         let mut figure = Figure {
@@ -39,11 +40,20 @@ impl Plan {
                 self.stall_bands(stalls.as_deref(), &runs, x.scale)
                     .map(|bands| figure.bands.extend(bands))
                     .and_then(|()| {
+                        let hosts = hosts(&runs);
+                        let drawn =
+                            if layers.len() * hosts.len() <= 4 { hosts.len() } else { hosts.len().min(1) };
+                        let pairs = hosts[..drawn].iter().flat_map(|h| layers.iter().map(move |l| (*h, l)));
                         let inks = Ink::FOR_LAYERS.into_iter().cycle();
-                        let draw = |(layer, ink): (&TimeLayer, Ink)| {
-                            layer.draw(ink, &self.picked, &runs, scales, &mut used)
+                        let draw = |((host, layer), ink): ((&str, &TimeLayer), Ink)| {
+                            let of_host = runs.iter().copied().filter(|r| r.host == host).collect::<Vec<_>>();
+                            let mut drawn = layer.draw(ink, &self.picked, &of_host, scales, &mut used)?;
+                            if hosts.len() > 1 {
+                                drawn.label = labelled(&drawn.label, host);
+                            }
+                            Ok(drawn)
                         };
-                        layers.iter().zip(inks).map(draw).collect()
+                        pairs.zip(inks).map(draw).collect()
                     })
             }
         };
@@ -54,10 +64,28 @@ impl Plan {
 
     fn stall_bands(&self, flow: Option<&str>, runs: &[&Outcome], scale: f64) -> Result<Vec<Band>, String> {
         let Some(flow) = flow else { return Ok(Vec::new()) };
-        let run = self.picked.choose_one(runs)?;
+        let first = hosts(runs).into_iter().next().unwrap_or_default();
+        let of_first = runs.iter().copied().filter(|r| r.host == first).collect::<Vec<_>>();
+        let run = self.picked.choose_one(&of_first)?;
         let summary = run.flow(flow).ok_or_else(|| no_flow(run, flow))?;
         Ok(stalls(run, summary).into_iter().map(|gap| stall_band(gap, scale)).collect())
     }
+}
+
+/// The hosts the runs are of, in order.
+fn hosts<'a>(runs: &[&'a Outcome]) -> Vec<&'a str> {
+    let mut hosts = Vec::new();
+    for run in runs {
+        if !hosts.contains(&run.host.as_str()) {
+            hosts.push(run.host.as_str());
+        }
+    }
+    hosts
+}
+
+/// A curve's label where there are several hosts.
+fn labelled(label: &str, host: &str) -> String {
+    if label.is_empty() { host.to_owned() } else { format!("{label}, {host}") }
 }
 
 /// The shade of one stall, `scale` times seconds wide.
@@ -145,11 +173,14 @@ struct At<'a> {
 
 impl Sweep<'_> {
     fn layers(&self, runs: &[&Outcome], used: &mut BTreeSet<RunKey>) -> Result<Vec<Layer>, String> {
-        // Curves in the order in which the sweep lists them; points in order of x.
+        // Curves in the order in which the sweep lists them, host by host; points in order of x.
+        let several = hosts(runs).len() > 1;
         let mut curves: Vec<(String, Vec<(f64, At)>)> = Vec::new();
         for run in runs {
             let (curve, x) = (self.curve.map_or(Ok(String::new()), |key| given(run, key))?, self.x(run)?);
             let value = self.measure.of(run)?;
+            let curve = self.labels.get(&curve).cloned().unwrap_or(curve);
+            let curve = if several { labelled(&curve, &run.host) } else { curve };
             let at = match curves.iter().position(|(name, _)| *name == curve) {
                 Some(at) => at,
                 None => {
@@ -177,11 +208,11 @@ impl Sweep<'_> {
         Ok(curves
             .into_iter()
             .zip(looks)
-            .map(|((name, points), look)| self.layer(&name, points, look))
+            .map(|((label, points), look)| self.layer(label, points, look))
             .collect())
     }
 
-    fn layer(&self, curve: &str, mut points: Vec<(f64, At)>, (mark, ink): (Mark, Ink)) -> Layer {
+    fn layer(&self, label: String, mut points: Vec<(f64, At)>, (mark, ink): (Mark, Ink)) -> Layer {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (x_scale, y_scale) = self.scale;
         let ends = |at: &At| {
@@ -190,7 +221,7 @@ impl Sweep<'_> {
         };
         let several = points.iter().any(|(_, at)| at.values.len() > 1);
         Layer {
-            label: self.labels.get(curve).map_or(curve, String::as_str).to_owned(),
+            label,
             style: Style::Curve(mark),
             ink,
             right_axis: false,
@@ -473,6 +504,29 @@ mod tests {
         assert_eq!(used.len(), 12);
         let one_seed = draw(&SWEEP.replace("kind =", "seed = 2\nkind ="), &runs).unwrap();
         assert_eq!((one_seed.figure.layers[0].spread.clone(), one_seed.runs.len()), (None, 6));
+    }
+
+    #[test]
+    fn runs_of_two_hosts_lie_on_one_figure_each_curve_once_per_host() {
+        let mut runs = sweep_runs();
+        let measured = sweep_runs().into_iter().map(|run| Outcome { host: "wire".into(), ..run });
+        runs.extend(measured);
+        let labels = |shown: &Shown| shown.figure.layers.iter().map(|l| l.label.clone()).collect::<Vec<_>>();
+        let shown = draw(SWEEP, &runs).unwrap();
+        assert_eq!(labels(&shown), ["RE-TCP, sim", "becc, sim", "RE-TCP, wire", "becc, wire"]);
+        assert_eq!(shown.figure.layers[0].points, shown.figure.layers[2].points);
+        let mut runs = ["sim", "wire"].map(|host| {
+            let run = |controller| Outcome {
+                host: host.into(),
+                ..specimen::run("trace", controller, 120, 3000, 1)
+            };
+            [run("reno"), run("becc")]
+        });
+        let shown = draw(TIME, &runs.concat()).unwrap();
+        assert_eq!(shown.figure.layers.len(), 4, "more than four curves over time: the first host's only");
+        assert!(shown.runs.iter().all(|run| run.host == "sim"));
+        runs.reverse();
+        assert!(draw(TIME, &runs.concat()).unwrap().runs.iter().all(|run| run.host == "wire"));
     }
 
     #[test]
