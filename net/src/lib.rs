@@ -8,6 +8,7 @@
 //! | [`port`] | where packets come in and go out: TUN devices, packet sockets, ends of our own |
 //! | [`namespace`] | network namespaces that nothing outlives |
 //! | [`build`] | from a scenario to a network with a port for every host |
+//! | [`netlink`] | devices, addresses and routes of a namespace |
 //! | [`gateway`] | the loop that moves packets between ports by the real clock |
 //! | [`clock`] | the clock, how late we are by it, real-time scheduling |
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the one place that reads the clock
@@ -18,5 +19,6 @@ pub mod clock;
 pub mod frame;
 pub mod gateway;
 pub mod namespace;
+pub mod netlink;
 pub mod network;
 pub mod port;

@@ -1,0 +1,172 @@
+//! Two namespaces, a TUN device in each, and a gateway between them: real packets of the kernel's cross our network.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+use narrows_core::qdisc::fifo::Fifo;
+use narrows_core::{Bytes, Rate, Time};
+use narrows_lab::line::{Line, Queue};
+use narrows_net::clock::{Clock, hurry};
+use narrows_net::frame::Frame;
+use narrows_net::gateway::{Accounts, Control, Directions, Gateway, Inside};
+use narrows_net::namespace::Namespace;
+use narrows_net::network::{Network, Way, WayId};
+use narrows_net::port::{Port, tun::Tun};
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Two ends of a line of 45 Mbit/s and 5 ms each way.
+struct Path {
+    ends: [Namespace; 2],
+    stop: Arc<AtomicBool>,
+    gateway: Option<thread::JoinHandle<(Accounts, u64)>>,
+}
+
+/// What comes in at one port goes out at the other.
+struct Across([WayId; 2]);
+
+impl Directions for Across {
+    fn way(&self, port: usize, frame: Frame) -> Result<(WayId, Frame), Frame> {
+        Ok((self.0[port], frame))
+    }
+}
+
+struct Until(Arc<AtomicBool>);
+
+impl Control for Until {
+    fn look(&mut self, _now: Time, _inside: &mut Inside) -> ControlFlow<()> {
+        if self.0.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl Path {
+    /// `None`, and why, where this machine does not allow it.
+    fn new() -> Option<Path> {
+        let device = |at: &Namespace, addresses: &[(&str, u8)]| {
+            let addresses: Vec<(IpAddr, u8)> =
+                addresses.iter().map(|(a, n)| (a.parse().unwrap(), *n)).collect();
+            Tun::open(at, "path0", 1500, &addresses)
+        };
+        let open = || {
+            let ends = [Namespace::new()?, Namespace::new()?];
+            let left = device(&ends[0], &[("10.9.0.1", 24), ("fd00:9::1", 64)])?;
+            let right = device(&ends[1], &[("10.9.0.2", 24), ("fd00:9::2", 64)])?;
+            Ok::<_, std::io::Error>((ends, [left, right]))
+        };
+        let (ends, tuns) = match open() {
+            Ok(opened) => opened,
+            Err(e) => {
+                println!("SKIPPED: {e}");
+                return None;
+            }
+        };
+        let line = || {
+            Line::new(Rate(45_000_000), Duration::from_millis(5), Bytes(1500), Queue::Fifo(Fifo::unlimited()))
+        };
+        let ways = [Way { lines: vec![0], port: 1 }, Way { lines: vec![1], port: 0 }];
+        let network = Network::new(vec![line(), line()], &ways, &[]);
+        let across = Across([network.way(0), network.way(1)]);
+        let ports = tuns.map(|t| Box::new(t) as Box<dyn Port>).into_iter().collect();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut until = Until(stop.clone());
+        let gateway = thread::spawn(move || {
+            hurry();
+            let mut gateway = Gateway::new(ports, network, Box::new(across), Clock::start());
+            gateway.run(&mut until).unwrap();
+            let now = Time::ZERO + Duration::from_secs(3600);
+            let names = ["right".to_string(), "left".to_string()];
+            let queues = gateway.inside.network.summaries(&names, now);
+            let inside = queues.iter().map(|q| q.arrived - q.drops).sum::<u64>()
+                - gateway.inside.accounts.sent.iter().sum::<u64>()
+                - gateway.inside.accounts.unsent;
+            (gateway.inside.accounts, inside)
+        });
+        Some(Path { ends, stop, gateway: Some(gateway) })
+    }
+
+    fn close(mut self) -> (Accounts, u64) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.gateway.take().unwrap().join().unwrap()
+    }
+}
+
+#[test]
+fn datagrams_cross_in_both_families_after_twice_the_delay() {
+    let Some(path) = Path::new() else { return };
+    for address in ["10.9.0.2:7000", "[fd00:9::2]:7000"] {
+        let any = if address.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" };
+        let echo = path.ends[1].enter(|| UdpSocket::bind(address)).unwrap();
+        let ping = path.ends[0].enter(|| UdpSocket::bind(any)).unwrap();
+        ping.set_read_timeout(Some(SECOND)).unwrap();
+        echo.set_read_timeout(Some(SECOND)).unwrap();
+        let mut trips = Vec::new();
+        for i in 0..10u8 {
+            let sent = Instant::now();
+            ping.send_to(&[i; 100], address).unwrap();
+            let mut packet = [0; 200];
+            let (n, from) = echo.recv_from(&mut packet).unwrap();
+            echo.send_to(&packet[..n], from).unwrap();
+            assert_eq!(ping.recv(&mut packet).unwrap(), 100);
+            assert_eq!(packet[..100], [i; 100]);
+            trips.push(sent.elapsed());
+        }
+        let best = trips.into_iter().min().unwrap();
+        assert!(best >= Duration::from_micros(10_000 - 40), "{best:?}");
+        assert!(best < Duration::from_millis(13), "{best:?}");
+    }
+    let (accounts, inside) = path.close();
+    assert_eq!(accounts.unaccounted(inside), 0, "{accounts:?}");
+    assert_eq!(accounts.received, [20, 20], "nothing but what was sent crosses: {accounts:?}");
+    assert_eq!(accounts.sent, [20, 20]);
+}
+
+#[test]
+fn a_tcp_transfer_fills_the_line_and_every_packet_is_accounted_for() {
+    let Some(path) = Path::new() else { return };
+    let listener = path.ends[1].enter(|| TcpListener::bind("10.9.0.2:7001")).unwrap();
+    let size = 4_000_000;
+    let receiver = thread::spawn(move || {
+        let mut received = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
+        received
+    });
+    let began = Instant::now();
+    let mut sender = path.ends[0].enter(|| TcpStream::connect("10.9.0.2:7001")).unwrap();
+    let data: Vec<u8> = (0..size).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    sender.write_all(&data).unwrap();
+    drop(sender);
+    assert!(receiver.join().unwrap() == data, "the bytes that arrive are those that were sent");
+    let rate = size as f64 * 8.0 / began.elapsed().as_secs_f64() * 1e-6;
+    assert!((20.0..45.0).contains(&rate), "{rate} Mbit/s through 45 Mbit/s");
+    let (accounts, inside) = path.close();
+    assert_eq!(accounts.unaccounted(inside), 0, "{accounts:?}");
+    assert!(accounts.sent[1] >= size as u64 / 1448, "no super-packets: {accounts:?}");
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused_with_a_reason() {
+    let Some(path) = Path::new() else { return };
+    let refused = |name: &str| Tun::open(&path.ends[0], name, 1500, &[]).err().unwrap().to_string();
+    assert!(refused("path0").contains("choose another name"), "{}", refused("path0"));
+    assert!(refused("much-longer-than-15").contains("1 to 15"));
+    path.close();
+}
+
+#[test]
+fn a_gateway_whose_device_is_removed_ends_with_an_error() {
+    let Some(path) = Path::new() else { return };
+    path.ends[0].enter(|| narrows_net::netlink::Netlink::open()?.remove("path0")).unwrap();
+    let gateway = path.gateway.as_ref().unwrap();
+    for _ in 0..100 {
+        if gateway.is_finished() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(gateway.is_finished(), "it does not wait for a device that is gone");
+}
