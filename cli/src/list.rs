@@ -106,7 +106,7 @@ fn parameter(p: &Parameter) -> String {
         Kind::Ratio => "0.25",
         Kind::Count => "4",
         Kind::Flag => "true",
-        Kind::List => "[3, 4]",
+        Kind::List => "[3, 4] or numbers.txt",
         Kind::Word(words) => words[0],
     };
     let value = match (p.kind, p.default) {

@@ -7,6 +7,7 @@
 use crate::units::{Bytes, Rate};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::time::Duration;
 
 /// A parameter's value, with its unit.
@@ -26,8 +27,8 @@ pub enum Value {
     Count(u64),
     /// A switch.
     Flag(bool),
-    /// A list of numbers (packets to lose, for instance).
-    List(alloc::vec::Vec<u64>),
+    /// A list of numbers (packets to lose, for instance), shared: a trace may have many, and settings are copied often.
+    List(Arc<[u64]>),
     /// One of a few words.
     Word(String),
 }
@@ -49,7 +50,7 @@ pub enum Kind {
     Count,
     /// `true`
     Flag,
-    /// `[3, 4, 9]`
+    /// `[3, 4, 9]`, or the name of a file of numbers: `cell.txt`
     List,
     /// One of these words.
     Word(&'static [&'static str]),
@@ -130,7 +131,7 @@ impl Settings {
     );
     reader!(
         /// The list named `name`.
-        list, List, alloc::vec::Vec<u64>
+        list, List, Arc<[u64]>
     );
     reader!(
         /// The word named `name`.

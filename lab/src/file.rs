@@ -51,6 +51,9 @@
 //! window, send buffer or controller it is the slowest rate on the way there times the flow's round-trip propagation delay.
 //! Both take the rates and delays from before any `change`, and are rounded up to a byte.
 //!
+//! **Lists from files.** Where a queue takes a list of numbers, a text names a file of them, one per line or with blanks
+//! between, relative to the scenario file: `queue = "trace:cell.txt"`. The resolved scenario holds the numbers themselves.
+//!
 //! **Key paths** (`--set`, `[sweep]`) are `run.KEY`, `record.KEY`, `host.NAME.KEY`, `link.A>B.KEY` (or the link's own name),
 //! `link.A>B.backward.KEY`, `flow.NAME.KEY`, and `flow.KEY` for all flows (of that transport) likewise `link.KEY` and
 //! `host.KEY`. They go on into algorithms: `flow.bulk.controller.trigger`, `link.A>B.queue.inner.limit`. A `[[flow]]` with a
@@ -58,6 +61,7 @@
 
 mod edit;
 mod error;
+mod numbers;
 pub(crate) mod part;
 mod resolve;
 pub(crate) mod text;
@@ -160,7 +164,7 @@ impl Document {
             if let Some(sweep) = &file.sweep {
                 sweep::axes(sweep)?;
             }
-            resolve::scenario(&file, &self.stem())
+            resolve::scenario(&file, &self.stem(), self.folder())
         };
         read().map_err(|r| r.within(&self.name, &self.text))
     }
@@ -172,6 +176,11 @@ impl Document {
 
     pub(crate) fn file(&self) -> Result<text::File, Refusal> {
         Ok(toml::from_str(&self.text)?)
+    }
+
+    /// Where the files lie that it names.
+    fn folder(&self) -> &Path {
+        Path::new(&self.name).parent().unwrap_or(Path::new(""))
     }
 
     /// What the scenario is called if it does not say: the file's name without folder and extension.

@@ -95,7 +95,10 @@ fn setting(parameter: &Parameter, default: &str, generator: &mut SchemaGenerator
         Kind::Ratio => json!({ "type": "number" }),
         Kind::Count => json!({ "type": "integer", "minimum": 0 }),
         Kind::Flag => json!({ "type": "boolean" }),
-        Kind::List => json!({ "type": "array", "items": { "type": "integer", "minimum": 0 } }),
+        Kind::List => json!({ "anyOf": [
+            { "type": "array", "items": { "type": "integer", "minimum": 0 } },
+            { "type": "string", "description": "a file of numbers, relative to the scenario file" },
+        ] }),
         Kind::Word(words) => json!({ "enum": words }),
     };
     schema["description"] = json!(parameter.meaning);

@@ -37,7 +37,7 @@ fn value(parameter: &Parameter) -> Value {
         Kind::Ratio => Value::Ratio(text.parse().unwrap()),
         Kind::Count => Value::Count(text.parse().unwrap()),
         Kind::Flag => Value::Flag(text.parse().unwrap()),
-        Kind::List => Value::List(Vec::new()),
+        Kind::List => Value::List([].into()),
         Kind::Word(_) => Value::Word(text.into()),
     }
 }

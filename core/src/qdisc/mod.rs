@@ -1,12 +1,15 @@
 //! Queue disciplines: everything that makes a packet wait, drops or marks it. As in Linux, buffers, shapers, delay and loss
 //! are all queue disciplines, and some contain another one.
 
+mod chosen;
 pub mod delay;
 pub mod fifo;
 pub mod loss;
+pub mod reorder;
 pub mod shaper;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 
 use crate::packet::Packet;
 use crate::registry::{Kind, Parameter, Settings, Unfit};
@@ -65,7 +68,7 @@ pub struct Backlog {
 pub type Drops<'a, P> = &'a mut dyn FnMut(P, DropReason);
 
 /// A queue discipline. For every call: packets in = packets out + dropped + backlog; and a packet dropped by `dequeue` was
-/// ahead of the one that call delivers.
+/// ahead of the one that call delivers (but for one that `reorder` held back and that then finds no room).
 pub trait Qdisc<P>: Send {
     /// Takes a packet, or drops it or others to make room.
     fn enqueue(&mut self, now: Time, packet: P, drop: Drops<'_, P>);
@@ -99,7 +102,8 @@ pub struct Entry {
 }
 
 /// Every queue discipline: its entry, and the one place that builds it.
-pub const REGISTRY: &[Entry] = &[fifo::ENTRY, delay::ENTRY, shaper::ENTRY, loss::ENTRY];
+pub const REGISTRY: &[Entry] =
+    &[fifo::ENTRY, delay::ENTRY, shaper::ENTRY, trace::ENTRY, loss::ENTRY, reorder::ENTRY];
 
 /// Checks `settings` and builds the discipline called `name`. `None` if there is no such name.
 pub fn by_name<P: Packet + Send + 'static>(
@@ -116,7 +120,9 @@ pub fn by_name<P: Packet + Send + 'static>(
         "fifo" => boxed(fifo::Fifo::new(settings)),
         "delay" => boxed(delay::Delay::new(settings)),
         "shaper" => boxed(shaper::Shaper::new(settings, inner())),
+        "trace" => boxed(trace::Trace::new(settings, inner())),
         "loss" => boxed(loss::Loss::new(settings, inner(), rng)),
+        "reorder" => boxed(reorder::Reorder::new(settings, inner(), rng)),
         _ => return None,
     })
 }

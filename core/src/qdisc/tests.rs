@@ -54,7 +54,7 @@ fn usual(parameter: &Parameter) -> Value {
         (_, Kind::Ratio) => Value::Ratio(0.1),
         (_, Kind::Count) => Value::Count(4),
         (_, Kind::Flag) => Value::Flag(false),
-        (_, Kind::List) => Value::List(std::vec![2, 3, 7]),
+        (_, Kind::List) => Value::List([2, 3, 7].into()),
         (_, Kind::Word(words)) => Value::Word(words[0].into()),
     }
 }
@@ -71,6 +71,8 @@ struct Watched {
     waiting: BTreeMap<u64, Parcel>,
     left: Vec<(Time, Parcel)>,
     dropped: Vec<(Parcel, DropReason)>,
+    /// Whether packets may overtake each other.
+    reorders: bool,
 }
 
 impl Watched {
@@ -82,6 +84,7 @@ impl Watched {
             waiting: BTreeMap::new(),
             left: Vec::new(),
             dropped: Vec::new(),
+            reorders: false,
         }
     }
 
@@ -111,10 +114,11 @@ impl Watched {
                 Some(parcel),
                 "delivered, though it was not here"
             );
-            assert!(victims.iter().all(|v| *v < parcel.number), "a victim was behind the packet delivered");
+            let ahead = self.reorders || victims.iter().all(|v| *v < parcel.number);
+            assert!(ahead, "a victim was behind the packet delivered");
             let before = self.left.iter().rev().find(|(_, p)| p.flow == parcel.flow);
             assert!(
-                before.is_none_or(|(_, p)| p.number < parcel.number),
+                self.reorders || before.is_none_or(|(_, p)| p.number < parcel.number),
                 "flow {} out of order",
                 parcel.flow
             );
@@ -197,15 +201,17 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every discipline, alone and around every other: in = out + dropped + backlog after every call, flows stay in order,
-    /// `ready_at` keeps its word, and in the end nothing remains.
+    /// Every discipline, alone and around every other: in = out + dropped + backlog after every call, flows stay in order
+    /// (unless it is there to reorder them), `ready_at` keeps its word, and in the end nothing remains.
     #[test]
     fn nothing_is_lost_made_or_overtaken(steps in steps(), seed: u64) {
         let outer = REGISTRY.iter();
         let pairs = outer.flat_map(|o| REGISTRY.iter().map(move |i| (o, o.contains.then_some(i))));
         for (outer, inner) in pairs {
+            let reorders = [Some(outer), inner].into_iter().flatten().any(|e| e.name == "reorder");
             let inner = inner.map(|i| build(i.name, &[], None, seed ^ 1).unwrap());
             let mut watched = Watched::new(build(outer.name, &[], inner, seed).unwrap());
+            watched.reorders = reorders;
             for step in &steps {
                 match *step {
                     Step::Enqueue(flow, size) => watched.enqueue(flow, size),
@@ -316,7 +322,7 @@ fn what_exceeds_the_bucket_never_waits_and_what_the_inner_queue_refuses_is_dropp
 
 #[test]
 fn listed_packets_are_lost_and_no_others() {
-    let values = [("probability", Value::Ratio(0.0)), ("packets", Value::List(std::vec![7, 2, 3, 3, 100]))];
+    let values = [("probability", Value::Ratio(0.0)), ("packets", Value::List([7, 2, 3, 3, 100].into()))];
     let mut loss = Watched::new(build("loss", &values, None, 0).unwrap());
     (0..20).for_each(|_| loss.enqueue(0, 100));
     let lost: Vec<_> = loss.dropped.iter().map(|(p, why)| (p.number, *why)).collect();
@@ -326,7 +332,7 @@ fn listed_packets_are_lost_and_no_others() {
 #[test]
 fn random_loss_has_its_probability_within_4_sigma_and_repeats_with_its_seed() {
     let run = |p: f64, seed| {
-        let values = [("probability", Value::Ratio(p)), ("packets", Value::List(Vec::new()))];
+        let values = [("probability", Value::Ratio(p)), ("packets", Value::List([].into()))];
         let mut qdisc = build("loss", &values, None, seed).unwrap();
         let mut lost = Vec::new();
         for number in 0..100_000 {
@@ -354,6 +360,121 @@ fn random_loss_has_its_probability_within_4_sigma_and_repeats_with_its_seed() {
     assert!((pairs - expected).abs() < 4.0 * libm::sqrt(expected), "{pairs} pairs, {expected} expected");
 }
 
+/// Packets that arrive one each millisecond; when each left, by its number.
+fn passed(watched: &mut Watched, packets: u64) -> Vec<(u64, Time)> {
+    for i in 0..packets {
+        watched.drain(Time::from_millis(i));
+        watched.enqueue(0, 100);
+    }
+    watched.drain(Time::from_millis(1000));
+    watched.left.iter().map(|(t, p)| (p.number, *t)).collect()
+}
+
+fn reorder(packets: &[u64], by: Duration, inner: Option<Boxed>) -> Watched {
+    let listed = [
+        ("probability", Value::Ratio(0.0)),
+        ("packets", Value::List(packets.into())),
+        ("by", Value::Time(by)),
+    ];
+    let mut watched = Watched::new(build("reorder", &listed, inner, 0).unwrap());
+    watched.reorders = true;
+    watched
+}
+
+#[test]
+fn a_packet_held_back_lets_others_pass_for_exactly_its_time() {
+    let left = passed(&mut reorder(&[2, 5], Duration::from_micros(2500), None), 5);
+    let micros = |n: u64| Time::from_nanos(1000 * n);
+    // Packet 2 came at 1 ms, packet 5 at 4 ms with nobody behind it.
+    let expected =
+        [(1, micros(0)), (3, micros(2000)), (4, micros(3000)), (2, micros(3500)), (5, micros(6500))];
+    assert_eq!(left, expected);
+}
+
+#[test]
+fn what_was_held_back_joins_the_inner_queue_when_its_time_comes_and_may_find_it_full() {
+    let delayed = build("delay", &[("limit", Value::Packets(9))], None, 0).unwrap();
+    let mut late = reorder(&[1], Duration::from_millis(2), Some(delayed));
+    late.enqueue(0, 100);
+    late.now = Time::from_millis(50); // the host looks late
+    assert_eq!(late.dequeue().map(|p| p.number), Some(1), "2 ms aside and 10 ms in the inner line are over");
+
+    let mut full = reorder(&[1], Duration::from_millis(2), Some(fifo(150)));
+    [100, 100].into_iter().for_each(|size| full.enqueue(0, size));
+    assert_eq!(full.qdisc.backlog(), Backlog { packets: 2, bytes: Bytes(200) });
+    full.now = Time::from_millis(2);
+    full.enqueue(0, 60);
+    let victims: Vec<_> = full.dropped.iter().map(|(p, why)| (p.number, *why)).collect();
+    assert_eq!(victims, [(1, DropReason::Full), (3, DropReason::Full)]);
+}
+
+fn trace(at: &[u64], inner: Option<Boxed>) -> Watched {
+    Watched::new(build("trace", &[("at", Value::List(at.into()))], inner, 0).unwrap())
+}
+
+/// When the packets of these sizes, all there from the start, leave, in milliseconds.
+fn leaves(at: &[u64], sizes: &[u64]) -> Vec<u64> {
+    let mut watched = trace(at, None);
+    sizes.iter().for_each(|size| watched.enqueue(0, *size));
+    watched.drain(Time::from_millis(1000));
+    watched.left.iter().map(|(t, _)| t.as_nanos() / 1_000_000).collect()
+}
+
+#[test]
+fn a_trace_passes_one_full_packet_at_each_of_its_times_and_repeats_after_the_last() {
+    assert_eq!(leaves(&[1, 1, 4, 10], &[1500; 9]), [1, 1, 4, 10, 11, 11, 14, 20, 21]);
+    assert_eq!(leaves(&[1], &[1500; 4]), [1, 2, 3, 4], "12 Mbit/s of full packets");
+    assert_eq!(leaves(&[0, 5], &[1500; 4]), [5, 5, 10, 10], "the end of one turn is the start of the next");
+}
+
+#[test]
+fn small_packets_share_an_opportunity_and_a_large_one_takes_several() {
+    // 54 bytes each with their framing: 27 make 1458, and the 28th goes on in the next.
+    let small = leaves(&[1], &[50; 60]);
+    assert_eq!(small.iter().filter(|t| **t == 1).count(), 27);
+    assert_eq!(small.iter().filter(|t| **t == 2).count(), 28, "2 * 1504 = 55 * 54 + 38");
+    // 3004 of 3008 bytes, then 4 + 1500 of 1504.
+    assert_eq!(leaves(&[1], &[3000, 1496, 1500]), [2, 2 + 1, 4]);
+    assert_eq!(leaves(&[7], &[1504]), [14], "four bytes too long for one");
+}
+
+#[test]
+fn what_is_not_waiting_wastes_an_opportunity() {
+    let mut idle = trace(&[1, 2], None);
+    idle.now = Time::from_nanos(5_500_000);
+    [700, 700].into_iter().for_each(|size| idle.enqueue(0, size));
+    idle.drain(Time::from_millis(6));
+    assert_eq!(idle.left.len(), 2, "1408 of 1504 bytes");
+    idle.enqueue(0, 50);
+    assert_eq!(idle.dequeue(), None, "it came at the very instant, too late for the rest");
+    idle.drain(Time::from_millis(100));
+    assert_eq!(idle.left[2].0, Time::from_millis(7));
+}
+
+#[test]
+fn a_host_that_asks_late_finds_what_the_opportunities_carried_and_no_more() {
+    let mut late = trace(&[1], None);
+    (0..3).for_each(|_| late.enqueue(0, 1500));
+    late.now = Time::from_nanos(2_500_000);
+    late.enqueue(0, 1500);
+    late.now = Time::from_nanos(2_600_000);
+    let got: Vec<_> = std::iter::from_fn(|| late.dequeue()).map(|p| p.number).collect();
+    assert_eq!(got, [1, 2]);
+    // The inner queue keeps its limit until an opportunity takes a packet out.
+    let mut full = trace(&[1], Some(fifo(3000)));
+    (0..3).for_each(|_| full.enqueue(0, 1500));
+    assert_eq!(full.dropped.len(), 1);
+    // In the inner line a packet is not there before it has crossed it.
+    let line = build("delay", &[("limit", Value::Packets(9))], None, 0).unwrap();
+    let mut behind = trace(&[4], Some(line));
+    behind.enqueue(0, 50);
+    behind.now = Time::from_millis(3);
+    behind.enqueue(0, 50);
+    behind.drain(Time::from_millis(100));
+    let left: Vec<u64> = behind.left.iter().map(|(t, _)| t.as_nanos() / 1_000_000).collect();
+    assert_eq!(left, [12, 16], "10 ms, and the next multiple of 4; nobody keeps the rest of an opportunity");
+}
+
 #[test]
 fn settings_that_cannot_be_are_refused_with_advice() {
     let refused = [
@@ -363,8 +484,15 @@ fn settings_that_cannot_be_are_refused_with_advice() {
         ("shaper", ("burst", Value::Bytes(Bytes(0)))),
         ("loss", ("probability", Value::Ratio(1.01))),
         ("loss", ("probability", Value::Ratio(f64::NAN))),
-        ("loss", ("packets", Value::List(std::vec![0, 1]))),
+        ("loss", ("packets", Value::List([0, 1].into()))),
         ("delay", ("limit", Value::Packets(0))),
+        ("reorder", ("probability", Value::Ratio(-0.1))),
+        ("reorder", ("packets", Value::List([0].into()))),
+        ("reorder", ("by", Value::Time(Duration::ZERO))),
+        ("trace", ("at", Value::List([].into()))),
+        ("trace", ("at", Value::List([0].into()))),
+        ("trace", ("at", Value::List([0, 3, 2].into()))),
+        ("trace", ("at", Value::List([u64::MAX].into()))),
     ];
     for (name, value) in refused {
         let unfit = build(name, core::slice::from_ref(&value), None, 0).err();

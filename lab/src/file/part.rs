@@ -2,6 +2,7 @@
 //! say what exists, which parameters it has, of what kind, and their defaults; the result is complete.
 
 use super::error::Refusal;
+use super::numbers;
 use super::text::{At, Entry, Setting};
 use crate::quantity::{Amount, Misread, Quantity};
 use crate::scenario::Part;
@@ -12,6 +13,7 @@ use narrows_core::units::{Bytes, Rate};
 use narrows_core::{Rng, congestion, qdisc};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
 
 /// The families of algorithms a scenario names.
@@ -150,6 +152,8 @@ pub(crate) struct Reader<'a> {
     pub defaults: &'static [(&'static str, &'static str)],
     /// How many bytes one bandwidth-delay product is here.
     pub bdp: &'a dyn Fn() -> Result<Bytes, Refusal>,
+    /// Where files lie that a list may be read from.
+    pub folder: &'a Path,
 }
 
 impl Reader<'_> {
@@ -180,7 +184,7 @@ impl Reader<'_> {
             let elsewhere = self.defaults.iter().find(|(n, _)| *n == parameter.name);
             let default = elsewhere.map_or(default, |(_, value)| value);
             if !default.is_empty() {
-                let value = value(parameter.kind, &from_notation(parameter.kind, default), self.bdp)?;
+                let value = self.value(parameter.kind, &from_notation(parameter.kind, default))?;
                 settings.insert(parameter.name.to_string(), value);
             }
         }
@@ -194,7 +198,7 @@ impl Reader<'_> {
                         Refusal::new(format!("{} of {}: {}", p.name, algorithm.name, r.message), r.advice)
                             .at(&setting.span)
                     };
-                    settings.insert(key.value.clone(), value(p.kind, setting, self.bdp).map_err(about)?);
+                    settings.insert(key.value.clone(), self.value(p.kind, setting).map_err(about)?);
                     places.insert(p.name, &setting.span);
                 }
                 (None, "inner") if algorithm.inner != Inner::None => {
@@ -284,6 +288,47 @@ impl Reader<'_> {
         }
     }
 
+    /// A setting as the parameter's kind wants it.
+    fn value(&self, kind: Kind, setting: &Setting) -> Result<Value, Refusal> {
+        use Setting::{Flag, Fraction, List, Text, Whole};
+        let bdp = self.bdp;
+        let wrong = || {
+            let message = format!("{} does not fit here", setting.noun());
+            Refusal::new(message, format!("write for example {}", example(kind)))
+        };
+        Ok(match (kind, setting) {
+            (Kind::Rate, Text(t)) => Value::Rate(Rate::read(t)?),
+            (Kind::Time, Text(t)) => Value::Time(Duration::read(t)?),
+            (Kind::Bytes, Text(t)) => match amount(t, bdp)? {
+                Amount::Bytes(b) => Value::Bytes(b),
+                _ => return Err(Bytes::read(t).map_or_else(Refusal::from, |_| wrong())),
+            },
+            (Kind::Limit, Text(t)) => match amount(t, bdp)? {
+                Amount::Packets(n) => Value::Packets(n),
+                Amount::Bytes(b) => Value::Bytes(b),
+                Amount::Bdp(_) => unreachable!("`amount` has resolved it"),
+            },
+            (Kind::Bytes | Kind::Limit, Whole(n)) => return Err(Amount::unitless(&n.to_string()).into()),
+            (Kind::Rate, Whole(n)) => return Err(Rate::unitless(&n.to_string()).into()),
+            (Kind::Time, Whole(n)) => return Err(Duration::unitless(&n.to_string()).into()),
+            (Kind::Ratio, Fraction(x)) if x.is_finite() => Value::Ratio(*x),
+            (Kind::Ratio, Whole(n)) => Value::Ratio(*n as f64),
+            (Kind::Count, Whole(n)) => Value::Count(count(*n)?),
+            (Kind::Flag, Flag(b)) => Value::Flag(*b),
+            (Kind::List, List(items)) => {
+                let number = |item: &At<Setting>| match item.value {
+                    Whole(n) => Ok(count(n)?),
+                    _ => Err(wrong()),
+                };
+                Value::List(items.iter().map(number).collect::<Result<_, Refusal>>()?)
+            }
+            (Kind::List, Text(name)) => Value::List(numbers::read(self.folder, name)?),
+            (Kind::Word(words), Text(t)) if words.contains(&&**t) => Value::Word(t.clone()),
+            (Kind::Word(words), Text(t)) => return Err(Refusal::unknown("word", t, words.iter().copied())),
+            _ => return Err(wrong()),
+        })
+    }
+
     fn example(&self) -> String {
         let name = self.family.default().split(':').next().unwrap_or_default();
         format!("write \"{}\" or {{ {} = \"{name}\", ... }}", self.family.default(), self.family.key())
@@ -308,45 +353,6 @@ fn list_from_notation(text: &str) -> Option<Setting> {
         text.strip_prefix('[')?.strip_suffix(']')?.split(',').map(str::trim).filter(|s| !s.is_empty());
     let whole = |s: &str| Some(At { value: Setting::Whole(s.parse().ok()?), span: 0..0 });
     items.map(whole).collect::<Option<Vec<_>>>().map(Setting::List)
-}
-
-/// A setting as the parameter's kind wants it.
-fn value(kind: Kind, setting: &Setting, bdp: &dyn Fn() -> Result<Bytes, Refusal>) -> Result<Value, Refusal> {
-    use Setting::{Flag, Fraction, List, Text, Whole};
-    let wrong = || {
-        let message = format!("{} does not fit here", setting.noun());
-        Refusal::new(message, format!("write for example {}", example(kind)))
-    };
-    Ok(match (kind, setting) {
-        (Kind::Rate, Text(t)) => Value::Rate(Rate::read(t)?),
-        (Kind::Time, Text(t)) => Value::Time(Duration::read(t)?),
-        (Kind::Bytes, Text(t)) => match amount(t, bdp)? {
-            Amount::Bytes(b) => Value::Bytes(b),
-            _ => return Err(Bytes::read(t).map_or_else(Refusal::from, |_| wrong())),
-        },
-        (Kind::Limit, Text(t)) => match amount(t, bdp)? {
-            Amount::Packets(n) => Value::Packets(n),
-            Amount::Bytes(b) => Value::Bytes(b),
-            Amount::Bdp(_) => unreachable!("`amount` has resolved it"),
-        },
-        (Kind::Bytes | Kind::Limit, Whole(n)) => return Err(Amount::unitless(&n.to_string()).into()),
-        (Kind::Rate, Whole(n)) => return Err(Rate::unitless(&n.to_string()).into()),
-        (Kind::Time, Whole(n)) => return Err(Duration::unitless(&n.to_string()).into()),
-        (Kind::Ratio, Fraction(x)) if x.is_finite() => Value::Ratio(*x),
-        (Kind::Ratio, Whole(n)) => Value::Ratio(*n as f64),
-        (Kind::Count, Whole(n)) => Value::Count(count(*n)?),
-        (Kind::Flag, Flag(b)) => Value::Flag(*b),
-        (Kind::List, List(items)) => {
-            let number = |item: &At<Setting>| match item.value {
-                Whole(n) => Ok(count(n)?),
-                _ => Err(wrong()),
-            };
-            Value::List(items.iter().map(number).collect::<Result<_, Refusal>>()?)
-        }
-        (Kind::Word(words), Text(t)) if words.contains(&&**t) => Value::Word(t.clone()),
-        (Kind::Word(words), Text(t)) => return Err(Refusal::unknown("word", t, words.iter().copied())),
-        _ => return Err(wrong()),
-    })
 }
 
 fn count(n: i64) -> Result<u64, Misread> {
@@ -379,7 +385,7 @@ fn example(kind: Kind) -> String {
         Kind::Ratio => "0.5".into(),
         Kind::Count => "4".into(),
         Kind::Flag => "true".into(),
-        Kind::List => "[3, 4, 9]".into(),
+        Kind::List => "[3, 4, 9] or \"numbers.txt\"".into(),
         Kind::Word(words) => words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(" or "),
     }
 }

@@ -12,6 +12,7 @@ use narrows_core::transport::tcp::stack;
 use narrows_core::units::{Bytes, Rate};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
 
 /// Most flows of one scenario.
@@ -39,8 +40,9 @@ pub(crate) const TCP_KEYS: [&str; 7] =
 /// Keys that only UDP flows have.
 pub(crate) const UDP_KEYS: [&str; 3] = ["rate", "packet", "on"];
 
-/// The scenario `file` describes; `name` is what it is called if it does not say.
-pub(crate) fn scenario(file: &File, name: &str) -> Result<Scenario, Refusal> {
+/// The scenario `file` describes; `name` is what it is called if it does not say, and files that it names are relative to
+/// `folder`.
+pub(crate) fn scenario(file: &File, name: &str, folder: &Path) -> Result<Scenario, Refusal> {
     if file.flow.is_empty() {
         let advice = "add [[flow]] with from, to and whatever differs from the defaults";
         return Err(Refusal::new("nothing is sent: there is no flow", advice));
@@ -50,10 +52,10 @@ pub(crate) fn scenario(file: &File, name: &str) -> Result<Scenario, Refusal> {
     let mut links = links(file, &index)?;
     every_node_has_a_link(file, &index, &links)?;
     let ways = ways(file, &nodes, &index, &links)?;
-    fill_queues(file, &mut links, &ways)?;
+    fill_queues(file, &mut links, &ways, folder)?;
     let run = file.run.as_ref();
     let duration = duration(file)?;
-    let flows = flows(file, &ways, duration)?;
+    let flows = flows(file, &ways, duration, folder)?;
     let interval = file.record.as_ref().and_then(|r| r.rate_interval.as_ref());
     let rate_interval = match interval {
         Some(i) if i.0.is_zero() => {
@@ -251,7 +253,12 @@ fn ways(
 
 /// In a queue, one BDP is the line's rate times the longest round-trip propagation delay among the flows that use the link,
 /// in whichever direction.
-fn fill_queues(file: &File, links: &mut [scenario::Link], ways: &[Way]) -> Result<(), Refusal> {
+fn fill_queues(
+    file: &File,
+    links: &mut [scenario::Link],
+    ways: &[Way],
+    folder: &Path,
+) -> Result<(), Refusal> {
     let mut longest: Vec<Option<Duration>> = vec![None; links.len()];
     for way in ways {
         for hop in &way.hops {
@@ -269,7 +276,7 @@ fn fill_queues(file: &File, links: &mut [scenario::Link], ways: &[Way]) -> Resul
                     "write bytes, for example 64KiB",
                 )),
             };
-            let reader = part::Reader { family: Family::Queue, defaults: &[], bdp: &bdp };
+            let reader = part::Reader { family: Family::Queue, defaults: &[], bdp: &bdp, folder };
             let part = reader.part(queue, &written.span)?;
             let span = queue.map_or(&written.span, |q| &q.span);
             holds_a_packet(&part, line.mtu).map_err(|r| r.at(span))?;
@@ -319,7 +326,7 @@ fn duration(file: &File) -> Result<Duration, Refusal> {
     }
 }
 
-fn flows(file: &File, ways: &[Way], end: Duration) -> Result<Vec<scenario::Flow>, Refusal> {
+fn flows(file: &File, ways: &[Way], end: Duration, folder: &Path) -> Result<Vec<scenario::Flow>, Refusal> {
     let mut flows = Vec::new();
     let mut names = BTreeSet::new();
     for (number, (written, way)) in file.flow.iter().zip(ways).enumerate() {
@@ -345,7 +352,7 @@ fn flows(file: &File, ways: &[Way], end: Duration) -> Result<Vec<scenario::Flow>
             let message = format!("{base} stops at {}, before it starts at {}", at.write(), last.write());
             return Err(Refusal::new(message, format!("write a stop after {}", last.write())).at(&place.span));
         }
-        let transport = transport(written, way)?;
+        let transport = transport(written, way, folder)?;
         for i in 0..count {
             let name = if written.count.is_some() { format!("{base}-{}", i + 1) } else { base.clone() };
             if !names.insert(name.clone()) {
@@ -374,7 +381,7 @@ fn copies(flow: &At<Flow>, so_far: usize) -> Result<u32, Refusal> {
     }
 }
 
-fn transport(flow: &At<Flow>, way: &Way) -> Result<Transport, Refusal> {
+fn transport(flow: &At<Flow>, way: &Way, folder: &Path) -> Result<Transport, Refusal> {
     let udp = match flow.transport.as_ref().map(|t| (t.as_str(), &t.span)) {
         None | Some(("tcp", _)) => false,
         Some(("udp", _)) => true,
@@ -398,12 +405,12 @@ fn transport(flow: &At<Flow>, way: &Way) -> Result<Transport, Refusal> {
     if udp {
         Ok(Transport::Udp(udp_flow(flow, way)?))
     } else {
-        Ok(Transport::Tcp(Box::new(tcp_flow(flow, way)?)))
+        Ok(Transport::Tcp(Box::new(tcp_flow(flow, way, folder)?)))
     }
 }
 
 /// In a window, one BDP is the slowest rate on the way there times the round-trip propagation delay.
-fn tcp_flow(flow: &At<Flow>, way: &Way) -> Result<TcpFlow, Refusal> {
+fn tcp_flow(flow: &At<Flow>, way: &Way, folder: &Path) -> Result<TcpFlow, Refusal> {
     let bdp = || Ok(way.slowest.bytes_in(way.base_rtt));
     let room = way.smallest_mtu.0 - TCP_HEADERS;
     let mss = match &flow.mss {
@@ -463,14 +470,14 @@ fn tcp_flow(flow: &At<Flow>, way: &Way) -> Result<TcpFlow, Refusal> {
     let no_bdp = || {
         Err(Refusal::new("a bandwidth-delay product has no meaning here", "write bytes, for example 64KiB"))
     };
-    let stacks = part::Reader { family: Family::Stack, defaults: &[], bdp: &no_bdp };
+    let stacks = part::Reader { family: Family::Stack, defaults: &[], bdp: &no_bdp, folder };
     let stack = stacks.part(flow.stack.as_ref(), &flow.span)?;
     let receiver_stack = match &flow.receiver_stack {
         Some(_) => stacks.part(flow.receiver_stack.as_ref(), &flow.span)?,
         None => stack.clone(),
     };
     let defaults = stack::REGISTRY.iter().find(|e| e.name == stack.name).map_or(&[][..], |e| e.controller);
-    let controllers = part::Reader { family: Family::Controller, defaults, bdp: &bdp };
+    let controllers = part::Reader { family: Family::Controller, defaults, bdp: &bdp, folder };
     let controller = controllers.part(flow.controller.as_ref(), &flow.span)?;
     let size = flow.size.as_ref().map(|s| s.0);
     Ok(TcpFlow { size, stack, receiver_stack, controller, window, send_buffer, mss })

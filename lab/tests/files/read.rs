@@ -92,6 +92,57 @@ fn the_resolved_text_reads_as_an_equal_scenario() {
     assert_eq!(again.resolved().unwrap(), resolved);
 }
 
+/// A directory of the test's own, removed with everything in it.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("narrows-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_list_may_be_a_file_of_numbers_beside_the_scenario() {
+    let folder = Folder::new("lists");
+    let put = |name: &str, text: &str| std::fs::write(folder.0.join(name), text).unwrap();
+    let name = folder.0.join("cell.toml").display().to_string();
+    let with = |queue: &str| parse(&name, &DUMBBELL.replace("\"fifo:1MiB\"", queue));
+    let refused = |queue: &str, message: &str, advice: &str| {
+        let error = with(queue).err().unwrap_or_else(|| panic!("accepted {queue}"));
+        let said = format!("{error}: {:?}", error.advice());
+        assert!(said.contains(message) && said.contains(advice), "{said}");
+        assert_eq!(error.line(), Some(23), "{said}");
+    };
+
+    put("cell.txt", "0\n3 3\r\n\n\t10\n");
+    let scenario = with("\"trace:cell.txt\"").unwrap();
+    let queue = &scenario.links[0].forward.queue;
+    assert_eq!(queue.settings.list("at")[..], [0, 3, 3, 10]);
+    let resolved = scenario.to_toml();
+    assert!(resolved.contains("at = [0, 3, 3, 10]"), "{resolved}");
+    assert_eq!(parse("elsewhere.toml", &resolved).unwrap(), scenario, "without the file");
+    put("lost.txt", "");
+    assert!(with("{ kind = \"loss\", packets = \"lost.txt\" }").is_ok(), "no numbers are a list");
+
+    refused("\"trace:none.txt\"", "none.txt cannot be read: No such file", "relative to the scenario file");
+    refused("\"trace:.\"", "is not a file", "[3, 4, 9]");
+    refused("\"trace:/dev/zero\"", "/dev/zero is not a file", "[3, 4, 9]");
+    put("bad.txt", "1\n2 x3\n4");
+    refused("\"trace:bad.txt\"", "bad.txt, line 2: \"x3\" is not a whole number", "one per line");
+    put("bad.txt", "1\n\n-3");
+    refused("\"trace:bad.txt\"", "line 3: \"-3\" is not", "0 or more");
+    put("bad.txt", "1 5 4");
+    refused("\"trace:bad.txt\"", "`at` of trace does not fit", "number 3 is 4 after 5");
+}
+
 #[test]
 fn the_example_of_the_manual_is_a_scenario() {
     let manual = include_str!("../../src/file.rs");
@@ -141,6 +192,7 @@ fn example(parameter: &Parameter) -> String {
         Kind::Bytes | Kind::Limit => "\"64KiB\"",
         Kind::Rate => "\"10Mbit/s\"",
         Kind::Time => "\"30ms\"",
+        Kind::List => "[3, 4, 9]",
         other => panic!("{} is a {other:?} without a default", parameter.name),
     };
     format!("{} = {value}", parameter.name)

@@ -153,6 +153,9 @@ fn queues() {
         "leave out",
         "inner",
     );
+    refused(old, "queue = \"trace\"", "trace needs `at`", "kind = \"trace\", at = [3, 4, 9]", "\"trace\"");
+    refused(old, "queue = \"trace:[]\"", "`at` of trace does not fit", "for example [1]", "trace:[]");
+    refused(old, "queue = \"trace:[1, 0]\"", "`at` of trace does not fit", "must not be 0", "[1, 0]");
     refused("packets = [3, 9]", "packets = [0]", "`packets` of loss does not fit", "counted from 1", "[0]");
     refused("packets = [3, 9]", "packets = [\"3\"]", "does not fit", "[3, 4, 9]", "[\"3\"]");
 }

@@ -12,12 +12,14 @@ use narrows_lab::host::{Unwatched, Watch};
 use narrows_lab::{Outcome, file};
 
 /// The scenarios that every test of all runs goes through; each is a file that `narrows run` takes.
-const SCENARIOS: [(&str, &str); 5] = [
+const SCENARIOS: [(&str, &str); 7] = [
     ("reno", include_str!("../scenarios/reno.toml")),
     ("becc", include_str!("../scenarios/becc.toml")),
     ("random-loss", include_str!("../scenarios/random-loss.toml")),
     ("cross-traffic", include_str!("../scenarios/cross-traffic.toml")),
     ("route-change", include_str!("../scenarios/route-change.toml")),
+    ("late-packets", include_str!("../scenarios/late-packets.toml")),
+    ("cellular", include_str!("../scenarios/cellular.toml")),
 ];
 
 fn run(text: &str, seed: u64) -> Outcome {
