@@ -1,12 +1,17 @@
 //! One direction of a link: a queue discipline, a transmitter, and a pipe that holds what is on its way. Every host has this
 //! same one, in virtual time and in real time, with values or with bytes for packets.
 
+mod succession;
+#[cfg(test)]
+mod tests;
+
 use crate::outcome::{Distribution, QueueSummary};
 use narrows_core::packet::Packet;
 use narrows_core::qdisc::{Backlog, DropReason, Drops, Qdisc, fifo::Fifo};
 use narrows_core::{Bytes, Ecn, FlowId, Rate, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
+use succession::Succession;
 
 /// A packet under way: what it is, where it goes next, and since when it waits.
 pub struct Carried<P> {
@@ -95,6 +100,37 @@ pub struct Wish {
     pub ready: Option<Time>,
     /// Call [`Line::arrive`] at this instant: the pipe was empty before.
     pub arrival: Option<Time>,
+}
+
+/// What a line has done so far, for metrics. Always `arrived = departed + dropped() + backlog.packets`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Packets that came.
+    pub arrived: u64,
+    /// Packets that began to leave: those at the far end and those in the pipe.
+    pub departed: u64,
+    /// Their bytes at the IP level.
+    pub departed_bytes: u64,
+    /// Packets that the queue discipline marked.
+    pub marks: u64,
+    /// Packets dropped, in the order of [`DropReason::ALL`].
+    pub drops: [u64; DropReason::ALL.len()],
+    /// What waits, also in disciplines that have been replaced.
+    pub backlog: Backlog,
+    /// Packets in the pipe.
+    pub pipe: u64,
+}
+
+impl Counters {
+    /// Packets dropped, for whatever reason.
+    pub fn dropped(&self) -> u64 {
+        self.drops.iter().sum()
+    }
+
+    /// The reasons there were, and how many packets were dropped for each.
+    pub fn drops_by_reason(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        DropReason::ALL.iter().zip(self.drops).filter(|(_, n)| *n > 0).map(|(reason, n)| (reason.name(), n))
+    }
 }
 
 /// One direction of a link.
@@ -259,10 +295,34 @@ impl<P: Packet + Send> Line<P> {
         self.delay = delay.unwrap_or(self.delay);
     }
 
-    /// Another queue discipline from now on.
-    pub fn replace(&mut self, _now: Time, queue: Queue<P>) -> Wish {
-        self.queue = queue;
-        Wish::default()
+    /// Another queue discipline takes over. What waits in the old one leaves first, in its own way and at its own pace;
+    /// what arrives from now on waits in the new one.
+    pub fn replace(&mut self, now: Time, queue: Queue<P>) -> Wish
+    where
+        P: 'static,
+    {
+        let old = std::mem::replace(&mut self.queue, queue);
+        if old.backlog().packets == 0 {
+            return Wish::default();
+        }
+        let new = std::mem::replace(&mut self.queue, Queue::Fifo(Fifo::unlimited()));
+        self.queue = Queue::Other(Box::new(Succession::new(old, new)));
+        if now >= self.busy_until { self.ready(now) } else { Wish::default() }
+    }
+
+    /// What the line has done so far.
+    pub fn counters(&self) -> Counters {
+        let mut drops = self.drops;
+        self.dropped.iter().for_each(|(_, reason)| drops[*reason as usize] += 1);
+        Counters {
+            arrived: self.arrived,
+            departed: self.departed,
+            departed_bytes: self.departed_bytes,
+            marks: self.marked,
+            drops,
+            backlog: self.queue.backlog(),
+            pipe: self.pipe.len() as u64,
+        }
     }
 
     fn count_capacity(&mut self, now: Time) {
@@ -274,21 +334,17 @@ impl<P: Packet + Send> Line<P> {
     pub fn summary(&mut self, name: String, now: Time) -> QueueSummary {
         self.count_capacity(now);
         self.waits.record_zeros(self.unhindered);
+        let counters = self.counters();
         QueueSummary {
             name,
-            arrived: self.arrived,
-            departed: self.departed,
-            departed_bytes: self.departed_bytes,
-            drops: self.drops.iter().sum(),
-            drops_by_reason: DropReason::ALL
-                .iter()
-                .zip(self.drops)
-                .filter(|(_, n)| *n > 0)
-                .map(|(reason, n)| (reason.name().to_string(), n))
-                .collect(),
-            marks: self.marked,
+            arrived: counters.arrived,
+            departed: counters.departed,
+            departed_bytes: counters.departed_bytes,
+            drops: counters.dropped(),
+            drops_by_reason: counters.drops_by_reason().map(|(reason, n)| (reason.to_string(), n)).collect(),
+            marks: counters.marks,
             utilisation: if self.capacity > 0.0 {
-                self.departed_bytes as f64 * 8.0 / self.capacity
+                counters.departed_bytes as f64 * 8.0 / self.capacity
             } else {
                 0.0
             },

@@ -1,0 +1,151 @@
+//! A line whose queue discipline is replaced while packets wait: nothing is lost, made or overtaken.
+
+use super::*;
+use crate::parts;
+use crate::scenario::Part;
+use narrows_core::Rng;
+use narrows_core::registry::{Settings, Value};
+
+#[derive(Clone, Debug, PartialEq)]
+struct Parcel(u64);
+
+impl Packet for Parcel {
+    fn size(&self) -> Bytes {
+        Bytes(1000)
+    }
+    fn flow(&self) -> FlowId {
+        FlowId(0)
+    }
+    fn ecn(&self) -> Ecn {
+        Ecn::NotEct
+    }
+    fn mark_ce(&mut self) -> bool {
+        false
+    }
+}
+
+fn queue(name: &str, values: &[(&str, Value)]) -> Queue<Parcel> {
+    let settings = Settings(values.iter().map(|(k, v)| (k.to_string(), v.clone())).collect());
+    parts::queue(&Part { name: name.into(), settings, inner: None }, Rng::new(0, 0)).unwrap()
+}
+
+fn fifo(packets: u64) -> Queue<Parcel> {
+    queue("fifo", &[("limit", Value::Packets(packets))])
+}
+
+/// 1000 bytes each `millis`, not counting the line's own rate.
+fn shaper(millis: u64) -> Queue<Parcel> {
+    queue("shaper", &[("rate", Value::Rate(Rate(8_000_000 / millis))), ("burst", Value::Bytes(Bytes(1000)))])
+}
+
+/// A host of one line: its agenda, and what left and arrived.
+struct Host {
+    line: Line<Parcel>,
+    now: Time,
+    offered: u64,
+    ready: Option<Time>,
+    arrival: Option<Time>,
+    left: Vec<(u64, u64)>,
+    arrived: Vec<u64>,
+    dropped: Vec<u64>,
+}
+
+impl Host {
+    /// A line on which 1000 bytes take 1 ms, and 5 ms to the other end.
+    fn new(queue: Queue<Parcel>) -> Host {
+        let line = Line::new(Rate(8_000_000), Duration::from_millis(5), Bytes(1500), queue);
+        let (left, arrived, dropped) = (Vec::new(), Vec::new(), Vec::new());
+        Host { line, now: Time::ZERO, offered: 0, ready: None, arrival: None, left, arrived, dropped }
+    }
+
+    fn settle(&mut self, wish: Wish) {
+        self.dropped.extend(self.line.dropped().map(|(p, _)| p.packet.0));
+        self.ready = wish.ready.or(self.ready);
+        self.arrival = wish.arrival.or(self.arrival);
+        if wish.left {
+            self.left.push((self.line.newest().unwrap().0, self.now.as_nanos() / 1_000_000));
+        }
+        let counters = self.line.counters();
+        assert_eq!(counters.arrived, self.offered);
+        assert_eq!(counters.arrived, counters.departed + counters.dropped() + counters.backlog.packets);
+        assert_eq!(counters.departed, counters.pipe + self.arrived.len() as u64);
+        assert_eq!(counters.departed_bytes, 1000 * counters.departed);
+        assert_eq!(counters.dropped(), self.dropped.len() as u64);
+    }
+
+    fn offer(&mut self, packets: u64) {
+        for _ in 0..packets {
+            self.offered += 1;
+            let wish = self.line.offer(self.now, Carried::new(Parcel(self.offered), 0));
+            self.settle(wish);
+        }
+    }
+
+    fn replace(&mut self, queue: Queue<Parcel>) {
+        let wish = self.line.replace(self.now, queue);
+        self.settle(wish);
+    }
+
+    fn run(&mut self, millis: u64) {
+        let (until, mut asked) = (Time::from_millis(millis), 0);
+        while let Some(at) = self.ready.into_iter().chain(self.arrival).min().filter(|at| *at <= until) {
+            self.now = at;
+            if self.ready == Some(at) {
+                self.ready = None;
+                asked += 1;
+                assert!(asked <= 20, "asked again and again at {at:?}");
+                let wish = self.line.ready(at);
+                self.settle(wish);
+            } else {
+                let (packet, next) = self.line.arrive();
+                self.arrived.push(packet.packet.0);
+                self.arrival = next;
+            }
+        }
+        self.now = until;
+    }
+}
+
+#[test]
+fn what_waits_in_the_old_discipline_leaves_first_and_at_its_own_pace() {
+    let mut host = Host::new(shaper(10));
+    host.offer(3);
+    host.run(5);
+    host.replace(fifo(2));
+    host.offer(2);
+    host.run(100);
+    assert_eq!(host.left, [(1, 0), (2, 10), (3, 20), (4, 21), (5, 22)]);
+    assert_eq!(host.arrived, [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn several_replacements_in_a_row_lose_nothing_and_each_has_its_own_limit() {
+    let mut host = Host::new(fifo(3));
+    host.offer(5); // one leaves, three wait, one is dropped
+    host.replace(shaper(4));
+    host.offer(2);
+    host.replace(fifo(1));
+    host.offer(2);
+    host.replace(fifo(1));
+    host.offer(1);
+    assert_eq!(host.dropped, [5, 9]);
+    assert_eq!(host.line.counters().backlog, Backlog { packets: 7, bytes: Bytes(7000) });
+    host.run(100);
+    assert_eq!(host.arrived, [1, 2, 3, 4, 6, 7, 8, 10]);
+    // The shaper's bucket was full: packet 6 follows 4 at once, 7 four milliseconds later.
+    let left: Vec<u64> = host.left.iter().map(|(_, at)| *at).collect();
+    assert_eq!(left, [0, 1, 2, 3, 4, 8, 9, 10]);
+    assert_eq!(host.line.counters().drops_by_reason().collect::<Vec<_>>(), [("full", 2)]);
+}
+
+#[test]
+fn an_idle_line_takes_the_new_discipline_at_once() {
+    let mut host = Host::new(shaper(10));
+    host.offer(1);
+    host.run(50);
+    host.replace(fifo(9));
+    assert!(matches!(host.line.queue, Queue::Fifo(_)), "the fast way is open again");
+    host.offer(3);
+    host.run(100);
+    assert_eq!(host.left[1..], [(2, 50), (3, 51), (4, 52)]);
+}
