@@ -196,3 +196,136 @@ impl Network {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_core::Rate;
+    use narrows_core::units::Bytes;
+    use narrows_core::wire::ipv4::Header;
+    use narrows_lab::file::parse;
+    use narrows_lab::parts;
+    use proptest::prelude::*;
+
+    fn frame(number: u16, payload: u16) -> Frame {
+        let mut header = Header::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 253, payload);
+        header.identification = number;
+        let mut bytes = Vec::new();
+        header.encode(&mut bytes).unwrap();
+        bytes.resize(bytes.len() + payload as usize, 0);
+        Frame::ip(bytes).unwrap()
+    }
+
+    /// Two lines in a row, as a scenario describes them.
+    fn network(queue: &str) -> Network {
+        let text = format!(
+            "[run]\nduration = \"1s\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[router]]\nname = \"r\"\n\
+             [[link]]\nfrom = \"a\"\nto = \"r\"\nrate = \"100Mbit/s\"\ndelay = \"1ms\"\n\
+             [[link]]\nfrom = \"r\"\nto = \"b\"\nrate = \"10Mbit/s\"\ndelay = \"3ms\"\nqueue = {queue}\n\
+             change = [{{ at = \"20ms\", rate = \"5Mbit/s\" }}]\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n"
+        );
+        let scenario = parse("two.toml", &text).unwrap();
+        let lines = scenario.links.iter().enumerate().map(|(i, link)| {
+            let queue = parts::queue(&link.forward.queue, parts::rng(1, parts::Stream::Queue, i)).unwrap();
+            Line::new(link.forward.rate, link.forward.delay, Bytes(1500), queue)
+        });
+        let changes: Vec<_> = scenario.links[1].forward.changes.iter().map(|c| (1, *c)).collect();
+        Network::new(lines.collect(), &[Way { lines: vec![0, 1], port: 7 }], &changes)
+    }
+
+    /// What came out: when, and which packet; and what was dropped where.
+    #[derive(Default, PartialEq, Debug)]
+    struct Seen {
+        delivered: Vec<(Time, u16)>,
+        dropped: Vec<(Time, usize, u16)>,
+    }
+
+    fn number(frame: &Frame) -> u16 {
+        u16::from_be_bytes([frame.bytes()[4], frame.bytes()[5]])
+    }
+
+    impl Tap for Seen {
+        fn drops(&mut self, line: usize, now: Time, frame: &Frame, _reason: DropReason) {
+            self.dropped.push((now, line, number(frame)));
+        }
+        fn delivers(&mut self, port: usize, due: Time, frame: Frame) {
+            assert_eq!(port, 7);
+            self.delivered.push((due, number(&frame)));
+        }
+    }
+
+    #[test]
+    fn a_packet_is_due_after_both_transmissions_and_both_delays() {
+        let (mut network, mut seen) = (network("\"fifo:10p\""), Seen::default());
+        network.arrive(Time::ZERO, network.way(0), frame(1, 1230), &mut seen);
+        network.advance(Time::from_millis(100), &mut seen);
+        // 1250 bytes: 0.1 ms at 100 Mbit/s, 1 ms at 10 Mbit/s.
+        assert_eq!(seen.delivered, [(Time::from_nanos(5_100_000), 1)]);
+    }
+
+    #[test]
+    fn a_reconfigured_line_keeps_what_waits_and_sends_it_at_the_new_rate() {
+        let (mut network, mut seen) = (network("\"fifo:10p\""), Seen::default());
+        let way = network.way(0);
+        (1..=5).for_each(|n| network.arrive(Time::ZERO, way, frame(n, 1230), &mut seen));
+        let at = Time::from_millis(2); // the first packet is leaving, four wait
+        let queue = parts::queue(&parse_queue("fifo:1p"), parts::rng(1, parts::Stream::Queue, 9));
+        network.reconfigure(
+            at,
+            1,
+            Rate(1_000_000),
+            Duration::from_millis(3),
+            Some(queue.unwrap()),
+            &mut seen,
+        );
+        network.advance(Time::from_millis(100), &mut seen);
+        let came: Vec<u16> = seen.delivered.iter().map(|(_, n)| *n).collect();
+        assert_eq!(
+            (came, seen.dropped.len()),
+            (vec![1, 2, 3, 4, 5], 0),
+            "in order, none lost, though only one fits"
+        );
+        let gap = seen.delivered[2].0.since(seen.delivered[1].0);
+        assert_eq!(gap, Duration::from_millis(10), "1250 bytes at 1 Mbit/s");
+    }
+
+    fn parse_queue(text: &str) -> narrows_lab::scenario::Part {
+        let text = format!(
+            "[run]\nduration = \"1s\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\nrate = \"1Mbit/s\"\ndelay = \"1ms\"\nqueue = \"{text}\"\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n"
+        );
+        parse("one.toml", &text).unwrap().links[0].forward.queue.clone()
+    }
+
+    proptest! {
+        /// The host's lateness changes nothing inside: who looks every 100 us and who looks only when packets arrive see the
+        /// same packets leave at the same instants, and the same ones dropped.
+        #[test]
+        fn however_late_the_host_is_the_network_is_the_same(
+            arrivals in prop::collection::vec((0u64..2_000_000, 0u16..1400), 1..100),
+            queue in prop::sample::select(vec![
+                "\"fifo:5p\"",
+                "\"delay:2ms\"",
+                "{ kind = \"shaper\", rate = \"3Mbit/s\", burst = \"3kB\", inner = \"fifo:8p\" }",
+                "{ kind = \"loss\", probability = 0.2, inner = \"fifo:9kB\" }",
+            ]),
+        ) {
+            let run = |step: u64| {
+                let (mut network, mut seen) = (network(queue), Seen::default());
+                let (mut now, mut looked) = (0, 0);
+                for (i, (gap, payload)) in arrivals.iter().enumerate() {
+                    now += gap;
+                    while looked + step < now {
+                        looked += step;
+                        network.advance(Time::from_nanos(looked), &mut seen);
+                    }
+                    network.arrive(Time::from_nanos(now), network.way(0), frame(i as u16, *payload), &mut seen);
+                }
+                network.advance(Time::from_millis(60_000), &mut seen);
+                prop_assert_eq!(seen.delivered.len() + seen.dropped.len(), arrivals.len());
+                prop_assert_eq!(network.next_at(), Time::MAX);
+                Ok(seen)
+            };
+            prop_assert_eq!(run(100_000)?, run(u64::MAX / 2)?);
+        }
+    }
+}
