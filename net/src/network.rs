@@ -116,6 +116,15 @@ impl Network {
         &self.lines
     }
 
+    /// Packets inside: waiting, or on their way.
+    pub fn inside(&self) -> u64 {
+        let of = |line: &Line<Frame>| {
+            let counters = line.counters();
+            counters.backlog.packets + counters.pipe
+        };
+        self.lines.iter().map(of).sum()
+    }
+
     /// Rate, delay or queue of a line change now. What waits in the old queue leaves first, in its old way.
     pub fn reconfigure(
         &mut self,
