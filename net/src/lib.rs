@@ -6,6 +6,8 @@
 //! | [`frame`] | a packet in bytes, and what a queue may know of it |
 //! | [`network`] | the emulated network, without clock and devices: the simulator's, driven in pieces |
 //! | [`port`] | where packets come in and go out: TUN devices, packet sockets, ends of our own |
+//! | [`content`] | what a transfer carries: bytes that anyone can check |
+//! | [`socket`] | ends of the kernel's own, on threads |
 //! | [`namespace`] | network namespaces that nothing outlives |
 //! | [`build`] | from a scenario to a network with a port for every host |
 //! | [`netlink`] | devices, addresses and routes of a namespace |
@@ -16,9 +18,11 @@
 
 pub mod build;
 pub mod clock;
+pub mod content;
 pub mod frame;
 pub mod gateway;
 pub mod namespace;
 pub mod netlink;
 pub mod network;
 pub mod port;
+pub mod socket;

@@ -249,11 +249,15 @@ impl<P: Stored> Tcp<P> {
         if self.fin {
             return 0;
         }
-        let room = self.config.send_buffer.0.saturating_sub(self.written - self.una.min(self.written));
-        let taken = (data.len() as u64).min(room) as u32;
+        let taken = (data.len() as u64).min(self.room()) as u32;
         self.outgoing.write(self.written, data, 0, taken);
         self.written += taken as u64;
         taken
+    }
+
+    /// Bytes that the send buffer has room for.
+    pub fn room(&self) -> u64 {
+        self.config.send_buffer.0.saturating_sub(self.written - self.una.min(self.written))
     }
 
     /// The application has nothing more to write: a FIN follows the data.
