@@ -2,9 +2,9 @@
 
 use crate::{Stop, note};
 use indicatif::{ProgressBar, ProgressStyle};
-use narrows_core::{Datagram, Time};
+use narrows_core::Time;
 use narrows_lab::file::Document;
-use narrows_lab::host::Watch;
+use narrows_lab::host::{Seen, Watch};
 use narrows_lab::{Outcome, Scenario};
 use narrows_report::pcapng::Pcapng;
 use rayon::prelude::*;
@@ -139,14 +139,14 @@ impl Watching<'_> {
         &mut self,
         line: usize,
         now: Time,
-        datagram: &Datagram,
+        packet: Seen<'_>,
         side: fn(&Capturing) -> &Vec<Vec<usize>>,
     ) {
         let Some(capture) = &mut self.capture else { return };
         for i in 0..side(capture)[line].len() {
             let interface = side(capture)[line][i];
             if self.failed.is_none() {
-                self.failed = capture.file.packet(interface, now, datagram).err();
+                self.failed = capture.file.packet(interface, now, packet).err();
             }
         }
     }
@@ -167,11 +167,11 @@ impl Watch for Watching<'_> {
     fn wants_packets(&self) -> bool {
         self.capture.is_some()
     }
-    fn departs(&mut self, line: usize, now: Time, datagram: &Datagram) {
-        self.take(line, now, datagram, |c| &c.departing);
+    fn departs(&mut self, line: usize, now: Time, packet: Seen<'_>) {
+        self.take(line, now, packet, |c| &c.departing);
     }
-    fn arrives(&mut self, line: usize, now: Time, datagram: &Datagram) {
-        self.take(line, now, datagram, |c| &c.arriving);
+    fn arrives(&mut self, line: usize, now: Time, packet: Seen<'_>) {
+        self.take(line, now, packet, |c| &c.arriving);
     }
 }
 

@@ -1,9 +1,10 @@
 //! What crossed the links of a run as a capture file: pcapng, which Wireshark and tshark open (IETF draft-ietf-opsawg-pcapng;
 //! the blocks are written by the `pcap-file` crate).
 //!
-//! One interface per link and direction, named by the caller (`r1>r2`), of link type IPV4 (228). Timestamps are the run's own
-//! nanoseconds since its start, shown by Wireshark as 1970-01-01 and by `frame.time_relative` as they are. Every packet is complete,
-//! its checksums valid; the payload, of which the simulator knows the length only, is zeros.
+//! One interface per link and direction, named by the caller (`r1>r2`), of link type RAW (101), which holds IPv4 and IPv6. Timestamps are
+//! the run's own nanoseconds since its start, shown by Wireshark as 1970-01-01 and by `frame.time_relative` as they are. Real
+//! packets are written byte for byte. Those of the simulator are encoded here: complete, their checksums valid; the payload, of
+//! which only the length is known, is zeros.
 //!
 //! The simulator has flows, not addresses. Flow `f` gets a pair of its own: source `10.h.l.1`, destination `10.h.l.2`, where `h`
 //! and `l` are the high and low byte of `f`; packets that travel backward have them exchanged. From flow 65536 on the last byte
@@ -17,7 +18,8 @@ use std::time::Duration;
 
 use narrows_core::packet::Direction;
 use narrows_core::wire::ipv4;
-use narrows_core::{Datagram, FlowId, Time};
+use narrows_core::{FlowId, Time};
+use narrows_lab::host::Seen;
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{
@@ -52,7 +54,7 @@ impl Pcapng {
                 InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
                 InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
             ];
-            let interface = InterfaceDescriptionBlock { linktype: DataLink::IPV4, snaplen: 0, options };
+            let interface = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 0, options };
             blocks.write_pcapng_block(interface).map_err(io_error)?;
         }
         Ok(Pcapng { blocks, counts: vec![0; interfaces.len()], bytes: Vec::new() })
@@ -62,8 +64,8 @@ impl Pcapng {
     /// of time.
     ///
     /// # Errors
-    /// `InvalidInput` if there is no such interface, or the packet is longer than IPv4 allows; otherwise what writing met with.
-    pub fn packet(&mut self, interface: usize, now: Time, datagram: &Datagram) -> io::Result<()> {
+    /// `InvalidInput` if there is no such interface, or a value is longer than IPv4 allows; otherwise what writing met with.
+    pub fn packet(&mut self, interface: usize, now: Time, packet: Seen<'_>) -> io::Result<()> {
         let known = self.counts.len();
         let count = self.counts.get_mut(interface).ok_or_else(|| {
             io::Error::new(
@@ -71,17 +73,22 @@ impl Pcapng {
                 format!("interface {interface} of a capture with {known}"),
             )
         })?;
-        let (source, destination) = addresses(datagram.flow, datagram.direction);
-        self.bytes.clear();
-        ipv4::encode_datagram(datagram, source, destination, *count, &mut self.bytes)
-            .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
-        *count = count.wrapping_add(1);
-
+        let bytes = match packet {
+            Seen::Bytes(bytes) => bytes,
+            Seen::Value(datagram) => {
+                let (source, destination) = addresses(datagram.flow, datagram.direction);
+                self.bytes.clear();
+                ipv4::encode_datagram(datagram, source, destination, *count, &mut self.bytes)
+                    .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+                *count = count.wrapping_add(1);
+                &self.bytes
+            }
+        };
         let packet = EnhancedPacketBlock {
             interface_id: interface as u32,
             timestamp: Duration::from_nanos(now.as_nanos()),
-            original_len: self.bytes.len() as u32,
-            data: Cow::Borrowed(&self.bytes),
+            original_len: bytes.len() as u32,
+            data: Cow::Borrowed(bytes),
             options: vec![],
         };
         self.blocks.write_pcapng_block(packet).map_err(io_error)?;
@@ -119,7 +126,7 @@ fn io_error(error: PcapError) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use narrows_core::Ecn;
+    use narrows_core::{Datagram, Ecn};
     use narrows_core::wire::tcp::{Flags, Length, Options, SackBlocks, Segment, Seq, Timestamps};
     use narrows_core::wire::udp::Message;
     use pcap_file::pcapng::{Block, PcapNgReader};
@@ -210,7 +217,7 @@ mod tests {
     fn write(path: &Path) {
         let mut capture = Pcapng::create(path, &["r1>r2".into(), "r2>r1".into()]).unwrap();
         for (interface, now, datagram) in conversation() {
-            capture.packet(interface, now, &datagram).unwrap();
+            capture.packet(interface, now, Seen::Value(&datagram)).unwrap();
         }
         capture.finish().unwrap();
     }
@@ -241,13 +248,45 @@ mod tests {
     }
 
     #[test]
+    fn real_packets_of_both_versions_are_written_byte_for_byte() {
+        let directory = Directory::new("bytes");
+        let path = directory.0.join("run.pcapng");
+        let (_, _, datagram) = conversation().remove(3);
+        let (source, destination) = addresses(datagram.flow, datagram.direction);
+        let mut v4 = Vec::new();
+        ipv4::encode_datagram(&datagram, source, destination, 77, &mut v4).unwrap();
+        let mut v6 = vec![0; 40]; // no next header (59), from :: to ::
+        (v6[0], v6[6]) = (0x60, 59);
+        let mut capture = Pcapng::create(&path, &["tun".into()]).unwrap();
+        for bytes in [&v4, &v6] {
+            capture.packet(0, Time::from_millis(1), Seen::Bytes(bytes)).unwrap();
+        }
+        capture.finish().unwrap();
+
+        let mut reader = PcapNgReader::new(File::open(&path).unwrap()).unwrap();
+        let mut packets = vec![];
+        while let Some(block) = reader.next_block() {
+            match block.unwrap() {
+                Block::InterfaceDescription(i) => assert_eq!(i.linktype, DataLink::RAW),
+                Block::EnhancedPacket(p) => packets.push(p.data.into_owned()),
+                other => panic!("unexpected block {other:?}"),
+            }
+        }
+        assert_eq!(packets, [v4, v6]);
+        let Ok(output) = Command::new("tshark").arg("-r").arg(&path).args(["-T", "fields", "-e", "ip.version", "-e", "ipv6.nxt"]).output() else {
+            return println!("SKIPPED: tshark is not installed (Debian: apt install tshark)");
+        };
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "4\t\n6\t59\n");
+    }
+
+    #[test]
     fn a_capture_that_is_not_finished_leaves_nothing_and_harms_nothing() {
         let directory = Directory::new("unfinished");
         let path = directory.0.join("run.pcapng");
         fs::write(&path, "what was there").unwrap();
         let mut capture = Pcapng::create(&path, &["a>b".into()]).unwrap();
         let (_, now, datagram) = conversation().remove(0);
-        capture.packet(0, now, &datagram).unwrap();
+        capture.packet(0, now, Seen::Value(&datagram)).unwrap();
         assert_eq!(directory.files().len(), 2);
         drop(capture);
         assert_eq!(directory.files(), ["run.pcapng"]);
@@ -259,10 +298,10 @@ mod tests {
         let directory = Directory::new("refused");
         let mut capture = Pcapng::create(directory.0.join("run.pcapng"), &["a>b".into()]).unwrap();
         let (_, now, datagram) = conversation().remove(0);
-        let no_interface = capture.packet(1, now, &datagram).unwrap_err();
+        let no_interface = capture.packet(1, now, Seen::Value(&datagram)).unwrap_err();
         assert_eq!(no_interface.to_string(), "interface 1 of a capture with 1");
         let giant = segment(Direction::Forward, 0, 0, ACK, 70_000, Options::default());
-        assert_eq!(capture.packet(0, now, &giant).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(capture.packet(0, now, Seen::Value(&giant)).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert!(Pcapng::create(&directory.0, &[]).is_err(), "a directory is no file");
     }
 

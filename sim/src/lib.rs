@@ -19,7 +19,7 @@ use flow::{End, Flow};
 use narrows_core::packet::{Body, Direction};
 use narrows_core::{Datagram, Rate, Time};
 use narrows_lab::agenda::Agenda;
-use narrows_lab::host::Watch;
+use narrows_lab::host::{Seen, Watch};
 use narrows_lab::line::{Carried, Line, Wish};
 use narrows_lab::outcome::{EventKind, Outcome, Series};
 use narrows_lab::scenario::{Refused, Scenario};
@@ -222,7 +222,7 @@ impl Sim {
             && wish.left
             && let Some(datagram) = self.lines[i].newest()
         {
-            watch.departs(i, self.now, datagram);
+            watch.departs(i, self.now, Seen::Value(datagram));
         }
         if let Some(backlogs) = &mut self.backlogs {
             let bytes = self.lines[i].queue.backlog().bytes.0 as f64;
@@ -264,7 +264,7 @@ impl Sim {
             None => self.agenda.clear(Self::arrival_slot(i)),
         }
         if self.taps {
-            watch.arrives(i, self.now, &packet.packet);
+            watch.arrives(i, self.now, Seen::Value(&packet.packet));
         }
         packet.hop += 1;
         if self.ways[packet.hop as usize] != HERE {

@@ -7,8 +7,8 @@ mod determinism;
 mod schedule;
 
 use narrows_core::packet::{Body, Direction};
-use narrows_core::{Datagram, Time};
-use narrows_lab::host::{Unwatched, Watch};
+use narrows_core::Time;
+use narrows_lab::host::{Seen, Unwatched, Watch};
 use narrows_lab::{Outcome, file};
 
 /// The scenarios that every test of all runs goes through; each is a file that `narrows run` takes.
@@ -49,7 +49,7 @@ fn chain(run: &str, first: &str, second: &str, flows: &[&str]) -> String {
 }
 
 /// A packet that began to leave on a line.
-struct Seen {
+struct Sighting {
     line: usize,
     at: Time,
     flow: u32,
@@ -63,18 +63,19 @@ struct Seen {
 
 /// Writes down every packet on every line.
 #[derive(Default)]
-struct Tap(Vec<Seen>);
+struct Tap(Vec<Sighting>);
 
 impl Watch for Tap {
     fn wants_packets(&self) -> bool {
         true
     }
-    fn departs(&mut self, line: usize, at: Time, d: &Datagram) {
+    fn departs(&mut self, line: usize, at: Time, packet: Seen<'_>) {
+        let Seen::Value(d) = packet else { panic!("the simulator moves values") };
         let (payload, number) = match &d.body {
             Body::Tcp(segment) => (segment.payload.0, 0),
             Body::Udp(message) => (message.length, message.number),
         };
-        self.0.push(Seen {
+        self.0.push(Sighting {
             line,
             at,
             flow: d.flow.0,
@@ -87,7 +88,7 @@ impl Watch for Tap {
 
 impl Tap {
     /// Packets with payload on a line.
-    fn data(&self, line: usize) -> impl Iterator<Item = &Seen> {
+    fn data(&self, line: usize) -> impl Iterator<Item = &Sighting> {
         self.0.iter().filter(move |s| s.line == line && s.forward && s.payload > 0)
     }
 }
