@@ -1,5 +1,6 @@
 //! The words every host shares: [`scenario::Scenario`] (what to run) and [`outcome::Outcome`] (what was seen); and the parts
-//! every host is made of: the [`line`] that packets cross, the [`agenda`] that says what happens next, the [`record`]er.
+//! every host is made of: the [`line`] that packets cross, the [`agenda`] that says what happens next, the
+//! [`meter`] and the [`record`]er of a flow.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -8,6 +9,7 @@ pub mod claim;
 pub mod file;
 pub mod host;
 pub mod line;
+pub mod meter;
 pub mod metric;
 pub mod outcome;
 pub mod paper;

@@ -1,10 +1,11 @@
-//! What is written down of one flow over time, if the scenario asks for it.
+//! What is written down of one flow over time, if the scenario asks for it. A host tells what its source sends and what can be
+//! seen of it: of our own TCP, or of a kernel connection by its packets and the kernel's word.
 
 use crate::outcome::{Event, EventKind, Series, points_each};
 use narrows_core::Time;
 use narrows_core::transport::tcp::stream::Stored;
-use narrows_core::transport::tcp::{Counters, Tcp};
-use narrows_core::wire::tcp::{Payload, Segment};
+use narrows_core::transport::tcp::{Counters, State, Tcp};
+use narrows_core::wire::tcp::Seq;
 use std::time::Duration;
 
 /// Events kept per run, an equal share for each flow; more are counted. About 100 bytes each.
@@ -44,6 +45,19 @@ impl Bins {
     }
 }
 
+/// What is seen of a source at an instant.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sight {
+    /// The handshake is over.
+    pub established: bool,
+    /// Stream offset up to which everything is acknowledged; it never goes back.
+    pub una: u64,
+    /// Bytes sent and not acknowledged.
+    pub in_flight: u64,
+    /// So far; those that a host cannot know stay 0.
+    pub counters: Counters,
+}
+
 /// Series and events of one flow's source.
 pub struct Recorder {
     flow: String,
@@ -56,7 +70,7 @@ pub struct Recorder {
     /// What the controller shows, by name, with the last value: only changes are kept.
     shown: Vec<(&'static str, f64, Series)>,
     /// Sequence number of stream offset 0, from the first segment sent (the SYN is one before it).
-    first: Option<narrows_core::wire::tcp::Seq>,
+    first: Option<Seq>,
     max: u64,
     una: u64,
     counters: Counters,
@@ -111,25 +125,24 @@ impl Recorder {
         self.events.push(Event { time_s: now.as_secs_f64(), flow: self.flow.clone(), kind, value, detail });
     }
 
-    /// The stream offset of a segment's first byte.
-    pub fn offset<P: Payload>(&self, segment: &Segment<P>) -> f64 {
+    /// The stream offset of a sequence number.
+    pub fn offset(&self, seq: Seq) -> f64 {
         let Some(first) = self.first else { return 0.0 };
         // Within half the number space of what was sent last.
         let expected = first.plus(self.max as u32);
-        (self.max as i64 + segment.seq.ahead_of(expected) as i64) as f64
+        (self.max as i64 + seq.ahead_of(expected) as i64) as f64
     }
 
-    /// The source sends a segment.
-    pub fn sent<P: Payload>(&mut self, now: Time, segment: &Segment<P>) {
+    /// The source sends a segment with `len` bytes of data from `seq` on. The first one is its SYN.
+    pub fn sent(&mut self, now: Time, seq: Seq, len: u64) {
         if self.first.is_none() {
-            self.first = Some(segment.seq.plus(1));
+            self.first = Some(seq.plus(1));
             return;
         }
-        let len = segment.payload.len() as u64;
         if len == 0 {
             return;
         }
-        let at = self.offset(segment);
+        let at = self.offset(seq);
         self.seq_sent.push(now, at + len as f64);
         self.rates[0].add(now, len);
         if (at as u64) < self.max {
@@ -138,17 +151,33 @@ impl Recorder {
         self.max = self.max.max(at as u64 + len);
     }
 
-    /// Something has happened at the source: notes what has changed.
-    pub fn look<P: Stored>(&mut self, now: Time, source: &Tcp<P>) {
-        use narrows_core::transport::tcp::State;
-        let (before, after) = (self.counters, *source.counters());
-        self.counters = after;
-        let una = source.una();
+    /// Something has happened at our own TCP: notes what has changed.
+    pub fn look_at<P: Stored>(&mut self, now: Time, source: &Tcp<P>) {
+        let opening = matches!(source.state(), State::SynSent | State::Listen | State::SynReceived);
+        let sight = Sight {
+            established: !opening,
+            una: source.una(),
+            in_flight: source.in_flight(),
+            counters: *source.counters(),
+        };
+        self.look(now, &sight, |probe| source.controller().inspect(probe));
+    }
+
+    /// Something has happened at the source, whatever it is: notes what has changed. `inspect` shows what its congestion
+    /// control has to show, by name.
+    pub fn look(
+        &mut self,
+        now: Time,
+        sight: &Sight,
+        inspect: impl FnOnce(&mut dyn FnMut(&'static str, f64)),
+    ) {
+        let Sight { established, una, in_flight, counters: after } = *sight;
+        let before = std::mem::replace(&mut self.counters, after);
         if after.timeouts > before.timeouts {
             self.event(now, EventKind::Timeout, una as f64, String::new()); // of a SYN, too
         }
         if !self.established {
-            if matches!(source.state(), State::SynSent | State::Listen | State::SynReceived) {
+            if !established {
                 return;
             }
             self.established = true;
@@ -166,12 +195,12 @@ impl Recorder {
             self.rates[1].add(now, una - self.una);
             self.una = una;
         }
-        let in_flight = source.in_flight() as f64;
+        let in_flight = in_flight as f64;
         if self.in_flight.points.last().is_none_or(|p| p.1 != in_flight) {
             self.in_flight.push(now, in_flight);
         }
         let (flow, points, shown) = (&self.flow, self.points, &mut self.shown);
-        source.controller().inspect(&mut |name, value| {
+        inspect(&mut |name, value| {
             let i = shown.iter().position(|(n, ..)| *n == name).unwrap_or_else(|| {
                 shown.push((name, f64::NAN, Series::new(flow, name, unit_of(name), points)));
                 shown.len() - 1

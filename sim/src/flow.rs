@@ -5,9 +5,9 @@ use narrows_core::transport::Endpoint;
 use narrows_core::transport::tcp::{State, Tcp};
 use narrows_core::transport::udp::{Sink, Source};
 use narrows_core::{Datagram, Ecn, FlowId, Time};
-use narrows_lab::outcome::{Distribution, FlowSummary};
+use narrows_lab::meter::Meter;
+use narrows_lab::outcome::FlowSummary;
 use narrows_lab::record::Recorder;
-use std::time::Duration;
 
 /// The two ends.
 pub enum Ends {
@@ -26,9 +26,6 @@ pub enum End {
     Sink,
 }
 
-/// A gap in progress that counts as a stall is longer than this, and than four smallest RTTs.
-const STALL: Duration = Duration::from_millis(250);
-
 /// A flow of the scenario, as it runs.
 pub struct Flow {
     pub id: FlowId,
@@ -37,7 +34,6 @@ pub struct Flow {
     pub ends: Ends,
     /// Where its ways begin in the table of ways: forward, backward.
     pub ways: [u32; 2],
-    pub size: Option<u64>,
     pub start: Time,
     pub stop: Option<Time>,
     pub started: bool,
@@ -45,14 +41,9 @@ pub struct Flow {
     pub bounded: bool,
     /// Whether its end has been noted.
     pub over: bool,
-    pub finished: Option<Time>,
     pub lost: u64,
-    rtts: Distribution,
-    stall_time: Duration,
-    stalls: u64,
-    /// When `una` last advanced, or data became outstanding.
-    progress: Time,
-    una: u64,
+    /// What is measured at the source of a TCP flow.
+    pub meter: Meter,
     pub recorder: Option<Box<Recorder>>,
 }
 
@@ -77,19 +68,13 @@ impl Flow {
             controller,
             ends,
             ways,
-            size,
             start,
             stop,
             started: false,
             bounded,
             over: false,
-            finished: None,
             lost: 0,
-            rtts: Distribution::default(),
-            stall_time: Duration::ZERO,
-            stalls: 0,
-            progress: start,
-            una: 0,
+            meter: Meter::new(start, size),
             recorder,
         }
     }
@@ -104,7 +89,10 @@ impl Flow {
             }
             (Ends::Tcp(ends), Body::Tcp(segment), Direction::Backward) => {
                 ends.0.receive(now, segment);
-                self.after_ack(now);
+                if let Some(rtt) = ends.0.take_rtt() {
+                    self.meter.rtt(rtt);
+                }
+                self.meter.advance(now, ends.0.una());
                 End::Source
             }
             (Ends::Udp(_, sink), Body::Udp(message), _) => {
@@ -115,34 +103,6 @@ impl Flow {
         }
     }
 
-    #[inline]
-    fn after_ack(&mut self, now: Time) {
-        let Ends::Tcp(ends) = &mut self.ends else { return };
-        let source = &mut ends.0;
-        if let Some(rtt) = source.take_rtt() {
-            self.rtts.record(rtt);
-        }
-        if source.una() > self.una {
-            self.una = source.una();
-            let gap = now.since(core::mem::replace(&mut self.progress, now));
-            self.count_gap(gap);
-        }
-        if let (None, Some(size)) = (self.finished, self.size) {
-            let Ends::Tcp(ends) = &self.ends else { return };
-            if ends.0.acknowledged() >= size {
-                self.finished = Some(now);
-            }
-        }
-    }
-
-    fn count_gap(&mut self, gap: Duration) {
-        let Ends::Tcp(ends) = &self.ends else { return };
-        if gap > STALL && gap > ends.0.min_rtt().unwrap_or_default() * 4 {
-            self.stall_time += gap;
-            self.stalls += 1;
-        }
-    }
-
     /// The next packet that leaves `end` now, and the line it takes first.
     #[inline]
     pub fn transmit(&mut self, now: Time, end: End) -> Option<(Datagram, u32)> {
@@ -150,11 +110,11 @@ impl Flow {
         let (datagram, way) = match (&mut self.ends, end) {
             (Ends::Tcp(ends), End::Source) => {
                 if ends.0.una() == ends.0.max() {
-                    self.progress = now; // nothing was outstanding: a gap begins with what leaves now
+                    self.meter.idle(now);
                 }
                 let segment = ends.0.transmit(now)?;
                 if let Some(recorder) = &mut self.recorder {
-                    recorder.sent(now, &segment);
+                    recorder.sent(now, segment.seq, segment.payload.0 as u64);
                 }
                 (Datagram::tcp(id, Direction::Forward, Ecn::NotEct, segment), self.ways[0])
             }
@@ -186,8 +146,7 @@ impl Flow {
     pub fn stop(&mut self, now: Time) {
         if let Ends::Tcp(ends) = &mut self.ends {
             ends.0.stop();
-            self.size = Some(self.size.map_or(ends.0.written(), |size| size.min(ends.0.written())));
-            self.after_ack(now);
+            self.meter.limit(now, ends.0.written());
         }
     }
 
@@ -195,14 +154,14 @@ impl Flow {
     #[inline]
     pub fn is_over(&self) -> bool {
         let given_up = |ends: &(Tcp, Tcp)| self.started && ends.0.state() == State::Closed;
-        self.finished.is_some() || matches!(&self.ends, Ends::Tcp(ends) if given_up(ends))
+        self.meter.finished().is_some() || matches!(&self.ends, Ends::Tcp(ends) if given_up(ends))
     }
 
     /// While nothing happens: timers of the congestion control catch up, so that what is recorded of them does.
     pub fn tick(&mut self, now: Time) {
         if let (Some(recorder), Ends::Tcp(ends)) = (&mut self.recorder, &mut self.ends) {
             ends.0.catch_up(now);
-            recorder.look(now, &ends.0);
+            recorder.look_at(now, &ends.0);
         }
     }
 
@@ -210,14 +169,14 @@ impl Flow {
     #[inline]
     pub fn record(&mut self, now: Time) {
         if let (Some(recorder), Ends::Tcp(ends)) = (&mut self.recorder, &self.ends) {
-            recorder.look(now, &ends.0);
+            recorder.look_at(now, &ends.0);
         }
     }
 
     /// The flow in numbers at `now`, the end of the run.
     pub fn summary(&mut self, now: Time) -> FlowSummary {
         let stopped = self.stop.filter(|_| matches!(self.ends, Ends::Udp(..)));
-        let end = self.finished.or(stopped).unwrap_or(now).min(now);
+        let end = self.meter.finished().or(stopped).unwrap_or(now).min(now);
         let seconds = end.since(self.start).as_secs_f64();
         let mut summary = FlowSummary {
             name: self.name.clone(),
@@ -232,15 +191,13 @@ impl Flow {
                 let outstanding = ends.0.max() > ends.0.una();
                 let c = *ends.0.counters();
                 summary.delivered_bytes = ends.1.delivered();
-                summary.completed = self.finished.is_some();
                 summary.segments_sent = c.segments_sent;
                 summary.retransmissions = c.retransmissions;
                 summary.retransmit_ratio = c.retransmissions as f64 / c.segments_sent.max(1) as f64;
                 summary.rto_count = c.timeouts;
                 summary.fast_retransmits = c.fast_retransmits;
-                if self.started && outstanding && self.finished.is_none() {
-                    self.count_gap(now.since(self.progress));
-                }
+                self.meter.end(now, self.started && outstanding);
+                self.meter.fill(&mut summary);
             }
             Ends::Udp(source, sink) => {
                 summary.delivered_bytes = sink.bytes();
@@ -251,9 +208,6 @@ impl Flow {
         if seconds > 0.0 {
             summary.goodput_bps = summary.delivered_bytes as f64 * 8.0 / seconds;
         }
-        summary.rtt = self.rtts.quantiles();
-        summary.stall_time_s = self.stall_time.as_secs_f64();
-        summary.stalls = self.stalls;
         summary
     }
 }

@@ -176,7 +176,7 @@ impl Sim {
         }
         flow.over = true;
         self.unfinished -= flow.bounded as usize;
-        if let (Some(at), Some(recorder)) = (flow.finished, &mut flow.recorder) {
+        if let (Some(at), Some(recorder)) = (flow.meter.finished(), &mut flow.recorder) {
             recorder.event(at, EventKind::Finished, 0.0, String::new());
         }
     }
@@ -243,7 +243,7 @@ impl Sim {
             }
             let Some(recorder) = &mut flow.recorder else { continue };
             let value = match (&d.body, d.direction) {
-                (Body::Tcp(s), Direction::Forward) => recorder.offset(s),
+                (Body::Tcp(s), Direction::Forward) => recorder.offset(s.seq),
                 (Body::Tcp(s), Direction::Backward) => s.ack.0 as f64,
                 (Body::Udp(m), _) => m.number as f64,
             };
