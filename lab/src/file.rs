@@ -33,6 +33,7 @@
 //! to = "receiver"
 //! stack = "net2"             # default rfc; `receiver_stack` defaults to it
 //! controller = { name = "reno", extra = 8 }   # default reno; the stack may change defaults of its parameters
+//! # kernel_controller = "cubic"  # what the kernel runs on host linux, in place of `controller`; other hosts refuse it
 //! window = "1MiB"            # the receiver's buffer; `send_buffer` defaults to twice as much
 //! size = "31.25MiB"          # default: endless
 //! count = 4                  # four alike: bulk-1 to bulk-4, `stagger` apart

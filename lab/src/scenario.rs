@@ -25,6 +25,28 @@ pub struct Scenario {
     pub record: Record,
 }
 
+impl Scenario {
+    /// Whether a host on which our own TCP sends can run it; `host` is what messages call that host.
+    ///
+    /// # Errors
+    /// A flow names a controller of the kernel's: to run another one in its place would be a different experiment.
+    pub fn needs_no_kernel(&self, host: &str) -> Result<(), Refused> {
+        for flow in &self.flows {
+            if let Transport::Tcp(tcp) = &flow.transport
+                && let Some(name) = &tcp.kernel_controller
+            {
+                let path = format!("flow.{}.kernel_controller", flow.name);
+                let message = format!(
+                    "\"{name}\" runs in the Linux kernel, and {host} has none at this end: run it on host linux, or leave it out \
+                     ({host} runs `controller`)"
+                );
+                return Err(Refused { path, message });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A host (with transport ends) or a router (without).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -132,6 +154,8 @@ pub struct TcpFlow {
     pub receiver_stack: Part,
     /// The sender's congestion control.
     pub controller: Part,
+    /// The kernel's congestion control of this name, on host linux; the other hosts run `controller`.
+    pub kernel_controller: Option<String>,
     /// The largest window: the receiver's buffer.
     pub window: Bytes,
     /// The sender's buffer: what may be unacknowledged.

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 /// Builds a scenario.
 pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
+    scenario.needs_no_kernel("sim")?;
     let mut lines = Vec::new();
     let mut line_names = Vec::new();
     let mut cues = Vec::new();

@@ -123,6 +123,6 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
 }
 
 /// Names in messages stay short whatever the input.
-fn shortened(name: &str) -> String {
+pub(crate) fn shortened(name: &str) -> String {
     name.chars().take(64).collect()
 }

@@ -1,7 +1,7 @@
 //! From the file as written to a [`Scenario`] that can run: names become indices, defaults are filled in, and what concerns
 //! more than one value is checked (routes, buffers against MTUs, windows against segments).
 
-use super::error::Refusal;
+use super::error::{Refusal, shortened};
 use super::part::{self, Family};
 use super::text::{At, Backward, Change, File, Flow, Link, Setting, Written};
 use crate::quantity::{Amount, Quantity};
@@ -35,8 +35,8 @@ const UDP_HEADERS: u64 = 28;
 const LARGEST_WINDOW: Bytes = Bytes(65_535 << 14);
 
 /// Keys that only TCP flows have.
-pub(crate) const TCP_KEYS: [&str; 7] =
-    ["size", "stack", "receiver_stack", "controller", "window", "send_buffer", "mss"];
+pub(crate) const TCP_KEYS: [&str; 8] =
+    ["size", "stack", "receiver_stack", "controller", "kernel_controller", "window", "send_buffer", "mss"];
 /// Keys that only UDP flows have.
 pub(crate) const UDP_KEYS: [&str; 3] = ["rate", "packet", "on"];
 
@@ -393,7 +393,8 @@ fn transport(flow: &At<Flow>, way: &Way, folder: &Path) -> Result<Transport, Ref
         w.as_ref().map(|w| w.span.clone())
     }
     let (size, mss) = (span(&flow.size), span(&flow.mss));
-    let tcp_only = [size, stack, receiver, controller, span(&flow.window), span(&flow.send_buffer), mss];
+    let (kernel, window) = (span(&flow.kernel_controller), span(&flow.window));
+    let tcp_only = [size, stack, receiver, controller, kernel, window, span(&flow.send_buffer), mss];
     let on = flow.on.as_ref().map(|on| on.first().map_or(flow.span.clone(), |o| o.span.clone()));
     let udp_only = [span(&flow.rate), span(&flow.packet), on];
     let (foreign, keys, other) =
@@ -480,7 +481,19 @@ fn tcp_flow(flow: &At<Flow>, way: &Way, folder: &Path) -> Result<TcpFlow, Refusa
     let controllers = part::Reader { family: Family::Controller, defaults, bdp: &bdp, folder };
     let controller = controllers.part(flow.controller.as_ref(), &flow.span)?;
     let size = flow.size.as_ref().map(|s| s.0);
-    Ok(TcpFlow { size, stack, receiver_stack, controller, window, send_buffer, mss })
+    let kernel_controller = flow.kernel_controller.as_ref().map(kernel_controller).transpose()?;
+    Ok(TcpFlow { size, stack, receiver_stack, controller, kernel_controller, window, send_buffer, mss })
+}
+
+/// The kernel's names are 15 characters at most (TCP_CA_NAME_MAX); which there are, only the kernel knows.
+fn kernel_controller(name: &At<String>) -> Result<String, Refusal> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if (1..=15).contains(&name.len()) && name.chars().all(fits) {
+        return Ok(name.value.clone());
+    }
+    let message = format!("\"{}\" cannot be the name of a kernel's controller", shortened(name));
+    let advice = "write 1 to 15 letters, digits, _, - or ., for example \"cubic\" or \"bbr\"";
+    Err(Refusal::new(message, advice).at(&name.span))
 }
 
 fn udp_flow(flow: &At<Flow>, way: &Way) -> Result<UdpFlow, Refusal> {

@@ -181,6 +181,9 @@ pub struct Flow {
     #[serde(default)] // says to the schema, too, that it may be left out
     #[schemars(schema_with = "crate::schema::controller")]
     pub controller: Option<At<Setting>>,
+    /// tcp: the kernel's congestion control of this name, on host linux; the other hosts run `controller`.
+    #[schemars(with = "Option<String>", regex(pattern = "^[A-Za-z0-9_.-]{1,15}$"))]
+    pub kernel_controller: Option<At<String>>,
     /// tcp: the receiver's buffer, hence the largest window; default 1MiB. In BDP: slowest rate on the way there, times the
     /// round-trip propagation delay.
     pub window: Option<Written<Amount>>,

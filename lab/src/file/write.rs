@@ -92,6 +92,9 @@ impl Toml {
                 self.line("stack", part(Family::Stack, &tcp.stack));
                 self.line("receiver_stack", part(Family::Stack, &tcp.receiver_stack));
                 self.line("controller", part(Family::Controller, &tcp.controller));
+                if let Some(name) = &tcp.kernel_controller {
+                    self.text("kernel_controller", name);
+                }
                 self.quantity("window", &tcp.window);
                 self.quantity("send_buffer", &tcp.send_buffer);
                 if let Some(mss) = tcp.mss {

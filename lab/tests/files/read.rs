@@ -75,6 +75,28 @@ fn stacks_are_defaults_then_their_values_then_the_files() {
 }
 
 #[test]
+fn a_kernel_controller_stands_beside_the_controller_of_other_hosts() {
+    let s = dumbbell();
+    assert_eq!(tcp(&s, "bulk-1").kernel_controller, None);
+    assert!(s.needs_no_kernel("sim").is_ok() && !s.to_toml().contains("kernel_controller"));
+
+    let document = Document { name: "dumbbell.toml".into(), text: DUMBBELL.into() };
+    let set = document.with("flow.bulk.kernel_controller", "bbr").unwrap().scenario().unwrap();
+    assert_eq!(tcp(&set, "bulk-3").kernel_controller.as_deref(), Some("bbr"));
+    assert_eq!(tcp(&set, "bulk-3").controller.name, "reno");
+    assert_eq!(parse("dumbbell", &set.to_toml()).unwrap(), set);
+    let refused = set.needs_no_kernel("wire").unwrap_err();
+    assert_eq!(refused.path, "flow.bulk-1.kernel_controller");
+    assert!(refused.message.contains("wire has none") && refused.message.contains("leave it out"));
+
+    let text = format!("{DUMBBELL}\n[sweep]\n\"flow.kernel_controller\" = [\"cubic\", \"bbr\"]");
+    let swept = Document { name: "x".into(), text }.points().unwrap();
+    let second = swept[1].scenario().unwrap();
+    let names: Vec<_> = ["bulk-1", "flow-2"].map(|f| tcp(&second, f).kernel_controller.clone()).into();
+    assert_eq!(names, [Some("bbr".to_string()), Some("bbr".to_string())], "all TCP flows, and no other");
+}
+
+#[test]
 fn a_run_ends_by_itself_if_every_flow_has_a_size() {
     let text = DUMBBELL.replace("duration = \"60s\"", "");
     assert!(parse("x", &text).is_err());

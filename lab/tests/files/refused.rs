@@ -235,6 +235,22 @@ fn flows() {
 }
 
 #[test]
+fn kernel_controllers() {
+    let old = "controller = \"reno\"";
+    let with = |name: &str| format!("kernel_controller = \"{name}\"");
+    let not = |name: &str| refused(old, &with(name), "cannot be the name", "1 to 15 letters", name);
+    not("sixteen_letters_");
+    not("cubic; reboot");
+    refused(old, &with(""), "cannot be the name", "\"cubic\"", "\"\"");
+    refused(old, "kernel_controller = 4", "expected a string", "", "4");
+    let udp = "rate = \"20Mbit/s\"";
+    let place = "kernel_controller";
+    refused(udp, &format!("{udp}\n{}", with("bbr")), "belongs to transport = \"tcp\"", "leave it out", "bbr");
+    let misspelt = "kernel_controler = \"bbr\"";
+    refused(old, misspelt, "unknown key", &format!("did you mean \"{place}\"?"), "kernel_controler");
+}
+
+#[test]
 fn datagrams() {
     refused("packet = \"1500B\"", "packet = \"5kB\"", "packet of 5kB does not fit", "4352B", "\"5kB\"");
     refused("packet = \"1500B\"", "packet = \"28B\"", "packet of 28B does not fit", "29B", "\"28B\"");

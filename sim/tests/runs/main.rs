@@ -6,8 +6,8 @@ mod conservation;
 mod determinism;
 mod schedule;
 
-use narrows_core::packet::{Body, Direction};
 use narrows_core::Time;
+use narrows_core::packet::{Body, Direction};
 use narrows_lab::host::{Seen, Unwatched, Watch};
 use narrows_lab::{Outcome, file};
 

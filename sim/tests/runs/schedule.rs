@@ -148,3 +148,17 @@ fn a_run_that_is_told_to_stop_returns_what_it_has_seen() {
     assert!(o.ended_at_s > 0.0 && o.ended_at_s < 600.0, "{}", o.ended_at_s);
     assert!(o.delivered_packets > 10_000);
 }
+
+#[test]
+fn a_flow_with_a_kernel_controller_is_not_run_with_another_one() {
+    let text = r#"
+        run = { duration = "1s" }
+        host = [{ name = "a" }, { name = "b" }]
+        link = [{ from = "a", to = "b", rate = "1Mbit/s", delay = "1ms" }]
+        flow = [{ name = "bulk", from = "a", to = "b", kernel_controller = "cubic" }]
+    "#;
+    let scenario = narrows_lab::file::parse("kernel.toml", text).unwrap();
+    let refused = narrows_sim::run(&scenario, 1, &mut narrows_lab::host::Unwatched).unwrap_err();
+    assert_eq!(refused.path, "flow.bulk.kernel_controller");
+    assert!(refused.message.contains("on host linux"), "{}", refused.message);
+}
