@@ -302,8 +302,7 @@ impl Host {
             return Err("fragment");
         }
         let malformed = |e: DecodeError| Malformed::from(e).name();
-        let (header, payload) =
-            Header::decode(frame.packet().ok_or("not_ip")?).map_err(malformed)?;
+        let (header, payload) = Header::decode(frame.packet().ok_or("not_ip")?).map_err(malformed)?;
         if header.destination != self.address {
             return Err("not_ours");
         }
@@ -325,7 +324,12 @@ impl Host {
         }
     }
 
-    fn arrive_tcp(&mut self, now: Time, from: SocketAddrV4, segment: Segment<&[u8]>) -> Result<(), &'static str> {
+    fn arrive_tcp(
+        &mut self,
+        now: Time,
+        from: SocketAddrV4,
+        segment: Segment<&[u8]>,
+    ) -> Result<(), &'static str> {
         let id = self.ports.get(&(protocol::TCP, segment.destination)).copied();
         if let Some(id) = id
             && let Kinds::Tcp(socket) = &mut self.sockets[id].kind
