@@ -297,6 +297,7 @@ impl<P: Stored> Tcp<P> {
         }
         self.una = ack;
         self.nxt = self.nxt.max(ack);
+        self.probed &= ack < self.max;
         self.outgoing.release(ack.min(self.written));
         self.retries = 0;
         self.persist_at = Time::MAX; // set again if the window is still closed to what is left

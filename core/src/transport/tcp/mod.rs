@@ -113,6 +113,8 @@ pub struct Tcp<P: Stored = Length> {
     una: u64,
     nxt: u64,
     max: u64,
+    /// The last byte below `max` was only a zero-window probe's: it is acceptable in an ACK, and not counted as sent.
+    probed: bool,
     /// Written by the application so far.
     written: u64,
     /// No data follows `written`.
@@ -201,6 +203,7 @@ impl<P: Stored> Tcp<P> {
             una: 0,
             nxt: 0,
             max: 0,
+            probed: false,
             written: 0,
             fin: false,
             snd_wnd: 0,

@@ -181,7 +181,8 @@ impl<P: Stored> Tcp<P> {
         let end = at + len as u64;
         let fin = self.fin && end == self.written;
         let next = end + fin as u64;
-        let retransmission = at < self.max;
+        let sent = self.max - self.probed as u64;
+        let retransmission = at < sent;
         let payload = self.outgoing.copy(at, len);
         let mut flags = Flags::ACK;
         if fin {
@@ -199,9 +200,10 @@ impl<P: Stored> Tcp<P> {
             self.counters.segments_sent += 1;
             self.counters.retransmissions += retransmission as u64;
         }
-        self.flight.on_send(now, at, next, self.max > self.una, retransmission);
+        self.flight.on_send(now, at, next, sent > self.una, retransmission);
         self.nxt = self.nxt.max(next);
         self.max = self.max.max(next);
+        self.probed &= next < self.max;
         self.last_sent = now;
         if self.retransmit_at == Time::MAX && self.persist_at == Time::MAX {
             self.retransmit_at = self.rto.expiry(now);
@@ -229,7 +231,9 @@ impl<P: Stored> Tcp<P> {
         self.set_persist(now);
         let at = self.una;
         let payload = self.outgoing.copy(at, 1);
-        self.max = self.max.max(at + 1);
+        if self.max == at {
+            (self.max, self.probed) = (at + 1, true);
+        }
         self.segment(now, self.seq_of(at), Flags::ACK, payload)
     }
 

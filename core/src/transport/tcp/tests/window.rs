@@ -29,6 +29,11 @@ fn a_closed_window_is_probed_with_one_byte_after_5_s_and_then_ever_more_rarely()
         p.window = 60_000;
         p.ack(0);
         assert_eq!(p.sent()[0], "0:1000");
+        let counted = p.tcp.counters();
+        assert!(
+            counted.segments_sent > 0 && counted.retransmissions == 0,
+            "a probe is no segment sent: {counted:?}"
+        );
         let (sent, due) = (p.now, p.tcp.wake_at().unwrap());
         assert!(due.since(sent) <= ms(3000), "the back-off of probing is over: {:?}", due.since(sent));
         p.at(due.as_nanos() / 1_000_000);
