@@ -6,8 +6,9 @@
 //! **Windows.** A scenario's `window` is the most that may be in flight to a receiver. Linux accounts for buffers, not for data: it
 //! doubles what SO_RCVBUF says and advertises the part that it believes holds data, a belief that changes with the packets it
 //! sees. So a sink asks for a receive buffer with room to spare, and TCP_WINDOW_CLAMP sets what it advertises: `window` exactly,
-//! rounded down to the window scale's unit. When the kernel's belief changes it forgets the clamp; the sink sets it again as it
-//! reads. The window begins lower and opens as data arrives, as all of Linux's windows do.
+//! rounded down to the window scale's unit. The kernel forgets the clamp at the first full segment, which changes its belief, so
+//! the sink sets it again as it reads: until then the window may open too far, for a round trip or two. It begins low and opens
+//! as data arrives, as all of Linux's windows do.
 
 mod info;
 mod udp;
