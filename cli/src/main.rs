@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `run` | `narrows run FILE...` |
 //! | `reproduce` | `narrows reproduce [PAPER]`, `narrows claims` |
+//! | `emulate` | `narrows emulate -- CMD` |
 //! | `list` | `narrows list`, `schema`, `completions` |
 //! | `work` | many runs at once, with progress, stopped by Ctrl-C |
 //! | `json` | the documented JSON of `run` |
@@ -14,6 +15,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // it faces a person: progress needs the clock
 
 mod code;
+mod emulate;
 mod json;
 mod list;
 mod reproduce;
@@ -38,6 +40,8 @@ struct Cli {
 enum Command {
     /// Run scenario files and say what was seen
     Run(run::Args),
+    /// Run a program behind an emulated path, on real packets
+    Emulate(emulate::Args),
     /// Reproduce papers: run their scenarios, measure every claim, draw their figures
     Reproduce(reproduce::Args),
     /// List the claims of the papers, and the verdicts last recorded
@@ -119,6 +123,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Command::Run(args) => run::run(args),
+        Command::Emulate(args) => emulate::emulate(args),
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Claims(args) => reproduce::claims(args),
         Command::List(args) => list::list(args),

@@ -135,13 +135,7 @@ impl Watching<'_> {
 
 impl Watching<'_> {
     /// Writes a packet to every interface that sees this side of the line.
-    fn take(
-        &mut self,
-        line: usize,
-        now: Time,
-        packet: Seen<'_>,
-        side: fn(&Capturing) -> &Vec<Vec<usize>>,
-    ) {
+    fn take(&mut self, line: usize, now: Time, packet: Seen<'_>, side: fn(&Capturing) -> &Vec<Vec<usize>>) {
         let Some(capture) = &mut self.capture else { return };
         for i in 0..side(capture)[line].len() {
             let interface = side(capture)[line][i];

@@ -34,6 +34,16 @@ pub trait Directions: Send {
     fn way(&self, port: usize, frame: Frame) -> Result<(WayId, Frame), Frame>;
 }
 
+/// Between two ports: what comes in at the one goes out at the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Across(pub [WayId; 2]);
+
+impl Directions for Across {
+    fn way(&self, port: usize, frame: Frame) -> Result<(WayId, Frame), Frame> {
+        Ok((self.0[port], frame))
+    }
+}
+
 /// Who decides about the gateway while it runs, and looks on.
 pub trait Control {
     /// Asked after every round, and every 50 ms when nothing happens. May reconfigure the network; `Break` ends the run.

@@ -11,18 +11,28 @@
 //! | [`namespace`] | network namespaces that nothing outlives |
 //! | [`build`] | from a scenario to a network with a port for every host |
 //! | [`netlink`] | devices, addresses and routes of a namespace |
+//! | [`layer`] | a namespace inside, joined to the one outside; layers nest |
+//! | [`emulate`] | an emulated path with a program behind it |
+//! | [`child`] | the program: its signals, its end, its exit code |
+//! | [`servers`] | programs on the host side |
+//! | [`rootless`] | a user namespace where we are not root |
 //! | [`gateway`] | the loop that moves packets between ports by the real clock |
 //! | [`clock`] | the clock, how late we are by it, real-time scheduling |
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the one place that reads the clock
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod build;
+pub mod child;
 pub mod clock;
 pub mod content;
+pub mod emulate;
 pub mod frame;
 pub mod gateway;
+pub mod layer;
 pub mod namespace;
 pub mod netlink;
 pub mod network;
 pub mod port;
+pub mod rootless;
+pub mod servers;
 pub mod socket;

@@ -5,10 +5,11 @@ use futures_util::TryStreamExt;
 use nix::net::if_::if_nametoindex;
 use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::packet_route::link::LinkMessage;
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd};
 use tokio::runtime::{Builder, Runtime};
 
@@ -80,6 +81,21 @@ impl Netlink {
     /// The devices here.
     pub fn devices(&self) -> io::Result<Vec<LinkMessage>> {
         self.ask("the devices cannot be listed", self.handle.link().get().execute().try_collect())
+    }
+
+    /// The IPv4 destinations that have routes here, in any table.
+    pub fn routes(&self) -> io::Result<Vec<Prefix>> {
+        let every = RouteMessageBuilder::<Ipv4Addr>::new().build();
+        let routes: Vec<RouteMessage> =
+            self.ask("the routes cannot be listed", self.handle.route().get(every).execute().try_collect())?;
+        let prefix = |route: RouteMessage| {
+            let length = route.header.destination_prefix_length;
+            route.attributes.into_iter().find_map(|attribute| match attribute {
+                RouteAttribute::Destination(RouteAddress::Inet(to)) => Some((to.into(), length)),
+                _ => None,
+            })
+        };
+        Ok(routes.into_iter().filter_map(prefix).collect())
     }
 
     fn ask<T>(

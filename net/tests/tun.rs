@@ -5,10 +5,9 @@ use narrows_core::qdisc::fifo::Fifo;
 use narrows_core::{Bytes, Rate, Time};
 use narrows_lab::line::{Line, Queue};
 use narrows_net::clock::{Clock, hurry};
-use narrows_net::frame::Frame;
-use narrows_net::gateway::{Accounts, Control, Directions, Gateway, Inside};
+use narrows_net::gateway::{Accounts, Across, Control, Gateway, Inside};
 use narrows_net::namespace::Namespace;
-use narrows_net::network::{Network, Way, WayId};
+use narrows_net::network::{Network, Way};
 use narrows_net::port::{Port, tun::Tun};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
@@ -25,15 +24,6 @@ struct Path {
     ends: [Namespace; 2],
     stop: Arc<AtomicBool>,
     gateway: Option<thread::JoinHandle<(Accounts, u64)>>,
-}
-
-/// What comes in at one port goes out at the other.
-struct Across([WayId; 2]);
-
-impl Directions for Across {
-    fn way(&self, port: usize, frame: Frame) -> Result<(WayId, Frame), Frame> {
-        Ok((self.0[port], frame))
-    }
 }
 
 struct Until(Arc<AtomicBool>);
@@ -169,4 +159,104 @@ fn a_gateway_whose_device_is_removed_ends_with_an_error() {
         thread::sleep(Duration::from_millis(10));
     }
     assert!(gateway.is_finished(), "it does not wait for a device that is gone");
+}
+
+/// Sends whole IP packets, or what is none, out at the near device, past all of the kernel's checks.
+struct Injector(socket2::Socket);
+
+impl Injector {
+    fn new(at: &Namespace) -> Injector {
+        let open = || {
+            let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)?;
+            let index = nix::net::if_::if_nametoindex("path0")?;
+            // SAFETY: the storage is larger than any socket address, and `len` is that of the one written.
+            #[allow(unsafe_code)] // a link-layer address has no safe constructor
+            let (_, address) = unsafe {
+                socket2::SockAddr::try_init(|storage, len| {
+                    let address = storage.cast::<libc::sockaddr_ll>();
+                    (*address).sll_family = libc::AF_PACKET as u16;
+                    (*address).sll_protocol = (libc::ETH_P_IP as u16).to_be();
+                    (*address).sll_ifindex = index as i32;
+                    *len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+                    Ok(())
+                })
+            }?;
+            socket.bind(&address)?;
+            Ok(socket)
+        };
+        Injector(at.enter(open).unwrap())
+    }
+
+    fn send(&self, packet: &[u8]) {
+        assert_eq!(self.0.send(packet).unwrap(), packet.len());
+    }
+}
+
+/// An IPv4 packet of UDP to 10.9.0.2, with this fragment field.
+fn ipv4(fragment: u16, payload: &[u8]) -> Vec<u8> {
+    let length = (20 + payload.len()) as u16;
+    let mut packet = vec![0x45, 0, 0, 0, 0, 7, 0, 0, 64, 17, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2];
+    packet[2..4].copy_from_slice(&length.to_be_bytes());
+    packet[6..8].copy_from_slice(&fragment.to_be_bytes());
+    let words = packet.chunks(2).map(|w| u16::from_be_bytes([w[0], w[1]]) as u32).sum::<u32>();
+    packet[10..12].copy_from_slice(&(!((words & 0xFFFF) + (words >> 16)) as u16).to_be_bytes());
+    packet.extend(payload);
+    packet
+}
+
+/// An IPv6 packet to fd00:9::2 whose first header after its own is this.
+fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0, 0, payload.len() as u8, next, 64];
+    packet.extend("fd00:9::1".parse::<std::net::Ipv6Addr>().unwrap().octets());
+    packet.extend("fd00:9::2".parse::<std::net::Ipv6Addr>().unwrap().octets());
+    packet.extend(payload);
+    packet
+}
+
+#[test]
+fn bad_and_unusual_packets_are_counted_under_their_names_and_harm_nothing() {
+    let Some(path) = Path::new() else { return };
+    let inject = Injector::new(&path.ends[0]);
+    let udp = [0, 9, 0, 9, 0, 8, 0, 0];
+    let whole = ipv4(0, &udp);
+    for n in [1, 2, 19, 27] {
+        inject.send(&whole[..n]); // 1 byte, half a header, and less than its length says
+    }
+    inject.send(&ipv6(17, &udp)[..39]);
+    let mut version = whole.clone();
+    version[0] = 0x95;
+    inject.send(&version);
+    let mut short_header = whole.clone();
+    short_header[0] = 0x41;
+    inject.send(&short_header);
+    let mut checksum = whole.clone();
+    checksum[10] ^= 1;
+    inject.send(&checksum);
+    inject.send(&ipv4(0x2000, &udp)); // a first fragment, and a second one
+    inject.send(&ipv4(0x0001, &udp));
+    inject.send(&ipv6(44, &[17, 0, 0, 1, 0, 0, 0, 1, 0, 9, 0, 9, 0, 8, 0, 0])); // a fragment header
+    inject.send(&ipv6(0, &[17, 0, 1, 4, 0, 0, 0, 0, 0, 9, 0, 9, 0, 8, 0, 0])); // hop-by-hop options
+    inject.send(&whole);
+    thread::sleep(Duration::from_millis(100));
+    let (accounts, inside) = path.close();
+    let refused: Vec<_> = accounts.refused.iter().map(|(k, n)| (*k, *n)).collect();
+    assert_eq!(refused, [("bad_checksum", 1), ("bad_field", 2), ("truncated", 5)]);
+    let kinds: Vec<_> = accounts.kinds.iter().map(|(k, n)| (*k, *n)).collect();
+    assert_eq!(kinds, [("extension_header", 1), ("fragment", 3)]);
+    assert_eq!(accounts.sent[1], 5, "the unusual ones pass: {accounts:?}");
+    assert_eq!(accounts.unaccounted(inside), 0, "{accounts:?}");
+}
+
+#[test]
+fn a_packet_larger_than_the_links_mtu_is_dropped_as_too_large() {
+    let Some(path) = Path::new() else { return };
+    path.ends[0].enter(|| narrows_net::netlink::Netlink::open()?.up("path0", Some(9000), None)).unwrap();
+    let socket = path.ends[0].enter(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+    socket.send_to(&[0; 1472], "10.9.0.2:9").unwrap();
+    socket.send_to(&[0; 1473], "10.9.0.2:9").unwrap();
+    thread::sleep(Duration::from_millis(100));
+    let (accounts, inside) = path.close();
+    assert_eq!(accounts.dropped.get("too_large"), Some(&1), "{accounts:?}");
+    assert_eq!(accounts.sent[1], 1, "{accounts:?}");
+    assert_eq!(accounts.unaccounted(inside), 0, "{accounts:?}");
 }

@@ -126,9 +126,9 @@ fn io_error(error: PcapError) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use narrows_core::{Datagram, Ecn};
     use narrows_core::wire::tcp::{Flags, Length, Options, SackBlocks, Segment, Seq, Timestamps};
     use narrows_core::wire::udp::Message;
+    use narrows_core::{Datagram, Ecn};
     use pcap_file::pcapng::{Block, PcapNgReader};
     use std::fs::{self, File};
     use std::path::PathBuf;
@@ -273,7 +273,12 @@ mod tests {
             }
         }
         assert_eq!(packets, [v4, v6]);
-        let Ok(output) = Command::new("tshark").arg("-r").arg(&path).args(["-T", "fields", "-e", "ip.version", "-e", "ipv6.nxt"]).output() else {
+        let Ok(output) = Command::new("tshark")
+            .arg("-r")
+            .arg(&path)
+            .args(["-T", "fields", "-e", "ip.version", "-e", "ipv6.nxt"])
+            .output()
+        else {
             return println!("SKIPPED: tshark is not installed (Debian: apt install tshark)");
         };
         assert_eq!(String::from_utf8(output.stdout).unwrap(), "4\t\n6\t59\n");
@@ -301,7 +306,10 @@ mod tests {
         let no_interface = capture.packet(1, now, Seen::Value(&datagram)).unwrap_err();
         assert_eq!(no_interface.to_string(), "interface 1 of a capture with 1");
         let giant = segment(Direction::Forward, 0, 0, ACK, 70_000, Options::default());
-        assert_eq!(capture.packet(0, now, Seen::Value(&giant)).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            capture.packet(0, now, Seen::Value(&giant)).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
         assert!(Pcapng::create(&directory.0, &[]).is_err(), "a directory is no file");
     }
 

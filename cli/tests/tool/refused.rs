@@ -6,7 +6,7 @@ use std::process::{Output, Stdio};
 
 /// Exactly one error, with these words; code 2; nothing on standard output.
 #[track_caller]
-fn refused(output: &Output, words: &[&str]) {
+pub fn refused(output: &Output, words: &[&str]) {
     // Long lines are wrapped for the terminal: compare words, not line ends.
     let said = stderr(output)
         .split(|c: char| c.is_whitespace() || c == '│')

@@ -36,16 +36,27 @@ impl Tun {
     pub fn open(namespace: &Namespace, name: &str, mtu: u32, addresses: &[Prefix]) -> io::Result<Tun> {
         let device = namespace.enter(|| {
             let device = attach(name)?;
-            // The kernel's own traffic (router solicitations, from an address nobody gave) has no business on the path.
-            for (parameter, value) in [("addr_gen_mode", "1"), ("router_solicitations", "0")] {
-                let _ = set(&format!("net/ipv6/conf/{name}/{parameter}"), value); // there may be no IPv6
-            }
+            quiet(name);
             let netlink = Netlink::open()?;
             netlink.up(name, Some(mtu), Some(QUEUE))?;
             addresses.iter().try_for_each(|address| netlink.address(name, *address))?;
             Ok(device)
         })?;
         Ok(Tun { device, buffer: vec![0; LONGEST].into() })
+    }
+}
+
+/// The kernel's own IPv6 traffic has no business on the path: router solicitations, from an address that nobody gave, and
+/// reports of the groups it listens to.
+fn quiet(name: &str) {
+    let long = "1000000000"; // milliseconds
+    for (parameter, value) in [
+        ("addr_gen_mode", "1"),
+        ("router_solicitations", "0"),
+        ("mldv1_unsolicited_report_interval", long),
+        ("mldv2_unsolicited_report_interval", long),
+    ] {
+        let _ = set(&format!("net/ipv6/conf/{name}/{parameter}"), value); // there may be no IPv6
     }
 }
 
