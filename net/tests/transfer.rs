@@ -79,6 +79,19 @@ fn an_mtu_of_4352_is_used() {
 }
 
 #[test]
+#[ignore = "a measurement, of a release build"]
+fn our_tcp_and_the_gateway_take_less_than_a_core_per_gbit_s() {
+    let path = Path { rate: "100Gbit/s", delay: "10us", window: "512KiB", ..Path::default() };
+    for (from, to) in [(RFC, Side::Kernel), (Side::Kernel, RFC), (RFC, RFC), (Side::Kernel, Side::Kernel)] {
+        for mtu in [1500, 4352] {
+            let Some(ran) = both(from, to, 300_000_000, Path { mtu, ..path }) else { return };
+            whole(&ran);
+            assert!(ran.cpu < 2.4, "300 MB at 1 Gbit/s take 2.4 s; of a core they took {}", ran.cpu);
+        }
+    }
+}
+
+#[test]
 fn wireshark_finds_nothing_wrong_with_our_segments() {
     let flags = |from, to, path| {
         let ran = Lab::new(Path { capture: true, ..path }, from, to)?.transfer(2_000_000);

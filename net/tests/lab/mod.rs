@@ -79,6 +79,8 @@ pub struct Ran {
     pub completed: bool,
     /// When the sender had everything acknowledged, in seconds.
     pub finished: f64,
+    /// What gateway and our ends took of a core, in seconds.
+    pub cpu: f64,
     pub retransmissions: u64,
     /// Largest packet, and ACKs that closed the window.
     pub largest: u64,
@@ -117,9 +119,21 @@ pub struct Lab {
 
 /// A transfer of `size` bytes from the one to the other; `None`, and why, where this machine does not allow it.
 pub fn both(from: Side, to: Side, size: u64, path: Path) -> Option<Ran> {
-    let ran = Lab::new(path, from, to)?.transfer(size);
+    let mut lab = Lab::new(path, from, to)?;
+    let before = cpu_time();
+    let mut ran = lab.transfer(size);
+    ran.cpu = cpu_time() - before;
     println!("{from:?} to {to:?}: {:.1} Mbit/s, {ran:?}", size as f64 * 8e-6 / ran.finished);
     Some(ran)
+}
+
+/// Of this thread, in seconds.
+fn cpu_time() -> f64 {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD).unwrap();
+    [usage.user_time(), usage.system_time()]
+        .iter()
+        .map(|t| t.tv_sec() as f64 + t.tv_usec() as f64 * 1e-6)
+        .sum()
 }
 
 impl Lab {

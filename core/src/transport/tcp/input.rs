@@ -353,10 +353,8 @@ impl<P: Stored> Tcp<P> {
         self.incoming.write(at, payload, skip, keep);
         if at == self.rcv_nxt && self.early.is_empty() {
             self.rcv_nxt += keep as u64;
-            // As in BSD: a window that slid by two segments, or by half the buffer, is told at once.
-            let full =
-                (self.config.stack.ack_every as u64 * self.mss as u64).min(self.config.receive_buffer.0 / 2);
-            if self.rcv_nxt - self.last_ack_sent >= full { self.ack_now = true } else { self.delay_ack(now) }
+            let slid = self.rcv_nxt - self.last_ack_sent;
+            if slid >= self.told_at_once() { self.ack_now = true } else { self.delay_ack(now) }
         } else {
             self.early.insert(at, at + keep as u64);
             self.rcv_nxt = self.early.advance(self.rcv_nxt);

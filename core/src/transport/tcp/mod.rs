@@ -274,10 +274,8 @@ impl<P: Stored> Tcp<P> {
         let data = self.incoming.copy(self.read, n);
         self.read += n as u64;
         self.incoming.release(self.read);
-        // BSD sends a window update when it opens by two segments or half the buffer.
         let edge = self.read + self.config.receive_buffer.0;
-        let opened = edge.saturating_sub(self.advertised);
-        if opened >= 2 * self.mss as u64 || 2 * opened >= self.config.receive_buffer.0 {
+        if edge.saturating_sub(self.advertised) >= self.told_at_once() {
             self.ack_now |= self.is_synchronized() && self.peer_fin.is_none();
         }
         data
@@ -426,6 +424,12 @@ impl<P: Stored> Tcp<P> {
         (self.retransmit_at, self.persist_at) = (Time::MAX, Time::MAX);
         (self.delayed_ack_at, self.time_wait_at) = (Time::MAX, Time::MAX);
         self.pacing = false;
+    }
+
+    /// By how much the window slides or opens before the peer is told at once: in BSD two segments, or half the buffer.
+    #[inline]
+    fn told_at_once(&self) -> u64 {
+        (self.config.stack.ack_every as u64 * self.mss as u64).min(self.config.receive_buffer.0 / 2)
     }
 
     fn delay_ack(&mut self, now: Time) {
