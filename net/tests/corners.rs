@@ -195,10 +195,10 @@ fn a_peer_that_resets_is_noticed_by_either() {
 
 #[test]
 fn a_lost_syn_and_a_lost_syn_ack_are_sent_again() {
-    let first = Some(r#"{ kind = "loss", packets = [1], inner = "fifo:200p" }"#);
+    let first = r#"{ kind = "loss", packets = [1], inner = "fifo:200p" }"#;
     let paths = [
-        Path { queue: first.unwrap(), back: Some("\"fifo:200p\""), ..Path::default() },
-        Path { back: first, ..Path::default() },
+        Path { queue: first, back: Some("\"fifo:200p\""), ..Path::default() },
+        Path { back: Some(first), ..Path::default() },
     ];
     thread::scope(|scope| {
         for path in paths {
