@@ -70,7 +70,7 @@ mod write;
 
 pub use error::Error;
 pub(crate) use error::Refusal;
-pub use part::{Algorithm, Family, Inner};
+pub use part::{Algorithm, Family, Inner, controller};
 pub use resolve::{DEFAULT_DURATION, FASTEST, LONGEST, MOST_FLOWS};
 
 use crate::scenario::Scenario;

@@ -145,6 +145,26 @@ fn build_controller(part: &Part) -> Result<Box<dyn congestion::Controller>, Unfi
     (entry.build)(&part.settings, congestion::Context { inner, rng: Rng::new(0, 0) })
 }
 
+/// A controller by its name and some of its parameters in scenario notation (`("ms_period", "30ms")`), outside any file.
+///
+/// # Errors
+/// As in a file: an unknown name, a value that does not fit.
+pub fn controller(name: &str, given: &[(String, String)]) -> Result<Part, Misread> {
+    let at = |value: Setting| At { value, span: 0..0 };
+    let key = |text: &str| At { value: text.to_string(), span: 0..0 };
+    let algorithm = Family::Controller.algorithm(name);
+    let kind = |key: &str| {
+        algorithm.and_then(|a| a.parameters.iter().find(|p| p.name == key)).map_or(Kind::Bytes, |p| p.kind)
+    };
+    let entry = |(k, v): &(String, String)| (key(k), at(from_notation(kind(k), v)));
+    let named = (key(Family::Controller.key()), at(Setting::Text(name.into())));
+    let entries = std::iter::once(named).chain(given.iter().map(entry)).collect();
+    let bdp =
+        || Err(Refusal::new("there is no path here to take a BDP of", "write bytes, for example \"64KiB\""));
+    let reader = Reader { family: Family::Controller, defaults: &[], bdp: &bdp };
+    reader.part(Some(&at(Setting::Table(entries))), &(0..0)).map_err(|r| Misread::new(r.message, r.advice))
+}
+
 /// What a part is read with.
 pub(crate) struct Reader<'a> {
     pub family: Family,
