@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
+/* For measuring what ours cost (examples/cost.rs): the kernel's own cubic behind the same trampolines as ours, so that the kernel
+ * counts the time of both alike, and a filter that loses one packet in so many. */
+#include "kernel.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+
+extern void cubictcp_init(struct sock *sk) __ksym;
+extern u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym;
+extern void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
+extern void cubictcp_state(struct sock *sk, u8 new_state) __ksym;
+extern void cubictcp_cwnd_event(struct sock *sk, int event) __ksym;
+extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __ksym;
+extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
+
+SEC("struct_ops")
+void BPF_PROG(cubic_init, struct sock *sk)
+{
+	cubictcp_init(sk);
+}
+
+SEC("struct_ops")
+u32 BPF_PROG(cubic_ssthresh, struct sock *sk)
+{
+	return cubictcp_recalc_ssthresh(sk);
+}
+
+SEC("struct_ops")
+void BPF_PROG(cubic_cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	cubictcp_cong_avoid(sk, ack, acked);
+}
+
+SEC("struct_ops")
+void BPF_PROG(cubic_state, struct sock *sk, u8 new_state)
+{
+	cubictcp_state(sk, new_state);
+}
+
+SEC("struct_ops")
+void BPF_PROG(cubic_cwnd_event, struct sock *sk, int event)
+{
+	cubictcp_cwnd_event(sk, event);
+}
+
+SEC("struct_ops")
+void BPF_PROG(cubic_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	cubictcp_acked(sk, sample);
+}
+
+SEC("struct_ops")
+u32 BPF_PROG(cubic_undo_cwnd, struct sock *sk)
+{
+	return tcp_reno_undo_cwnd(sk);
+}
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops controller = {
+	.init = (void *)cubic_init,
+	.ssthresh = (void *)cubic_ssthresh,
+	.cong_avoid = (void *)cubic_cong_avoid,
+	.set_state = (void *)cubic_state,
+	.cwnd_event = (void *)cubic_cwnd_event,
+	.pkts_acked = (void *)cubic_acked,
+	.undo_cwnd = (void *)cubic_undo_cwnd,
+	.name = "nkcostcubic",
+};
+
+struct __sk_buff {
+	u32 len;
+};
+
+#define LOSE_ONE_IN 4000
+
+u32 passed;
+
+SEC("tc")
+int lose(struct __sk_buff *packet)
+{
+	if (packet->len > 1000 && ++passed % LOSE_ONE_IN == 0)
+		return 2; /* TC_ACT_SHOT */
+	return -1;        /* TC_ACT_UNSPEC */
+}
