@@ -8,13 +8,13 @@
 use narrows_core::packet::Packet;
 use narrows_core::wire::{DecodeError, checksum, ipv4, ipv6, protocol};
 use narrows_core::{Bytes, Ecn, FlowId};
-use std::hash::{Hash, Hasher};
+use std::cell::RefCell;
 use std::net::IpAddr;
 
 /// A real packet: an IP packet, behind an Ethernet header or not.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    bytes: Vec<u8>,
+    bytes: Buffer,
     /// Where the IP header begins, if this is an IP packet.
     ip: u16,
     ecn: Ecn,
@@ -111,8 +111,9 @@ impl Frame {
 
     fn opaque(bytes: Vec<u8>) -> Frame {
         let size = (bytes.len() - ETHERNET) as u32;
-        let flow = hash(&bytes[..ETHERNET]);
-        Frame { ip: 0, ecn: Ecn::NotEct, kind: Kind::NotIp, size, flow, bytes }
+        let half = |at: usize| bytes[at..at + 7].iter().fold(0, |word, b| word << 8 | *b as u64);
+        let flow = hash([half(0), half(7)]);
+        Frame { ip: 0, ecn: Ecn::NotEct, kind: Kind::NotIp, size, flow, bytes: Buffer(bytes) }
     }
 
     fn at(bytes: Vec<u8>, ip: usize) -> Result<Frame, Malformed> {
@@ -142,18 +143,19 @@ impl Frame {
                 (size, v.ecn(), kind, tuple(ends, v.protocol(), kind, v.payload()))
             }
         };
-        Ok(Frame { ip: ip as u16, ecn, kind, size: size as u32, flow: hash(&tuple), bytes })
+        let flow = tuple.flow();
+        Ok(Frame { ip: ip as u16, ecn, kind, size: size as u32, flow, bytes: Buffer(bytes) })
     }
 
     /// All of its bytes, link header included: what goes out again.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes.0
     }
 
     /// The IP packet without what is around it; `None` if it is not IP.
     pub fn packet(&self) -> Option<&[u8]> {
         (self.kind != Kind::NotIp)
-            .then(|| &self.bytes[self.ip as usize..self.ip as usize + self.size as usize])
+            .then(|| &self.bytes.0[self.ip as usize..self.ip as usize + self.size as usize])
     }
 
     /// Who sends to whom; `None` if it is not IP.
@@ -195,24 +197,70 @@ fn tuple((source, destination): (IpAddr, IpAddr), protocol: u8, kind: Kind, uppe
     Tuple { source, destination, protocol, ports }
 }
 
-/// FNV-1a: short keys, and the same flow number on every machine and in every run.
-struct Fnv(u64);
-
-impl Hasher for Fnv {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for b in bytes {
-            self.0 = (self.0 ^ *b as u64).wrapping_mul(0x0000_0100_0000_01B3);
-        }
+impl Tuple {
+    /// The same number on every machine and in every run.
+    fn flow(&self) -> FlowId {
+        let words = |a: IpAddr| {
+            let bits = match a {
+                IpAddr::V4(a) => a.to_bits() as u128,
+                IpAddr::V6(a) => a.to_bits(),
+            };
+            [(bits >> 64) as u64, bits as u64]
+        };
+        let ([a, b], [c, d]) = (words(self.source), words(self.destination));
+        let (from, to) = self.ports;
+        hash([a, b, c, d, (self.protocol as u64) << 32 | (from as u64) << 16 | to as u64])
     }
 }
 
-fn hash<T: Hash + ?Sized>(what: &T) -> FlowId {
-    let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
-    what.hash(&mut hasher);
-    FlowId((hasher.0 ^ hasher.0 >> 32) as u32)
+/// Multiplies by the golden ratio's 64 bits (Knuth, The Art of Computer Programming 6.4), word by word.
+fn hash<const N: usize>(words: [u64; N]) -> FlowId {
+    let mixed = words.into_iter().fold(0u64, |sum, word| {
+        let sum = (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        sum ^ sum >> 32
+    });
+    FlowId(mixed as u32)
+}
+
+/// A frame's bytes. They are used again: for 1,500 bytes the allocator takes longer than a copy does.
+#[derive(Debug)]
+struct Buffer(Vec<u8>);
+
+/// So many buffers are kept for the next frames, and none above that size.
+const SPARES: usize = 4096;
+const LARGEST_SPARE: usize = 16 << 10;
+
+thread_local! {
+    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A copy of `bytes` for a frame, in a buffer that one before has left.
+pub fn copy(bytes: &[u8]) -> Vec<u8> {
+    let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
+    let mut buffer = spare.ok().flatten().unwrap_or_default();
+    buffer.clear();
+    buffer.extend_from_slice(bytes);
+    buffer
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Buffer {
+        Buffer(copy(&self.0))
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.0);
+        if bytes.capacity() <= LARGEST_SPARE {
+            let _ = SPARE.try_with(|spare| {
+                let mut spare = spare.borrow_mut();
+                if spare.len() < SPARES {
+                    spare.push(bytes);
+                }
+            }); // none are kept when the thread ends
+        }
+    }
 }
 
 impl Packet for Frame {
@@ -234,7 +282,7 @@ impl Packet for Frame {
             return false;
         }
         self.ecn = Ecn::Ce;
-        let packet = &mut self.bytes[self.ip as usize..];
+        let packet = &mut self.bytes.0[self.ip as usize..];
         if packet[0] >> 4 == 6 {
             packet[1] |= 0x30; // the low half of the traffic class begins in the second byte
         } else {

@@ -117,6 +117,8 @@ pub struct Gateway {
     clock: Clock,
     /// What its control may look into.
     pub inside: Inside,
+    /// Ports that may have something, as the last sleep ended.
+    readable: Vec<bool>,
     /// Packets due at ports, between network and port.
     due: Vec<(usize, Time, Frame)>,
 }
@@ -137,7 +139,15 @@ impl Gateway {
             ..Accounts::default()
         };
         let inside = Inside { network, accounts, lateness: Lateness::default() };
-        Gateway { ports, gone: vec![false; n], directions, clock, inside, due: Vec::new() }
+        Gateway {
+            ports,
+            gone: vec![false; n],
+            readable: vec![true; n],
+            directions,
+            clock,
+            inside,
+            due: Vec::new(),
+        }
     }
 
     /// Moves packets until `control` says `Break`.
@@ -158,23 +168,35 @@ impl Gateway {
         }
     }
 
-    /// Until a port is readable or something is due.
-    fn sleep(&self, control: Option<Time>) -> io::Result<()> {
+    /// Until a port is readable or something is due. Ports without a descriptor, or with a time of their own, are asked anyway.
+    fn sleep(&mut self, control: Option<Time>) -> io::Result<()> {
         let wakes = self.ports.iter().filter_map(|p| p.wake_at()).chain(control).min().unwrap_or(Time::MAX);
         let now = self.clock.now();
         let early = self.inside.network.next_at() - EARLY / 2;
         let nap = early.min(wakes).since(now).min(LONGEST_SLEEP);
-        let live = self.ports.iter().zip(&self.gone).filter(|(_, gone)| !**gone);
-        let mut fds: Vec<PollFd<'_>> =
-            live.filter_map(|(p, _)| Some(PollFd::new(p.descriptor()?, PollFlags::POLLIN))).collect();
+        let mut fds = Vec::with_capacity(self.ports.len());
+        for ((port, gone), readable) in self.ports.iter().zip(&self.gone).zip(&mut self.readable) {
+            let descriptor = port.descriptor().filter(|_| !gone);
+            *readable = !gone && (descriptor.is_none() || port.wake_at().is_some());
+            if let Some(descriptor) = descriptor {
+                fds.push((readable, PollFd::new(descriptor, PollFlags::POLLIN)));
+            }
+        }
+        let (readable, mut fds): (Vec<_>, Vec<_>) = fds.into_iter().unzip();
         match ppoll(&mut fds, Some(TimeSpec::from_duration(nap)), None) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Ok(_) => {
+                for (readable, fd) in readable.into_iter().zip(&fds) {
+                    *readable |= fd.any() != Some(false);
+                }
+                Ok(())
+            }
+            Err(nix::errno::Errno::EINTR) => Ok(()),
             Err(e) => Err(e.into()),
         }
     }
 
     fn take_in(&mut self, port: usize, control: &mut dyn Control) -> io::Result<()> {
-        if self.gone[port] {
+        if !self.readable[port] {
             return Ok(());
         }
         let Gateway { ports, directions, clock, inside, due, .. } = self;

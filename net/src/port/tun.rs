@@ -3,7 +3,7 @@
 //! 10,000 of them, and then drops silently: `tx_dropped` of the device counts those.
 
 use super::{Port, Take};
-use crate::frame::Frame;
+use crate::frame::{self, Frame};
 use crate::namespace::{Namespace, set};
 use crate::netlink::{Netlink, Prefix};
 use narrows_core::Time;
@@ -112,7 +112,7 @@ impl Port for Tun {
     fn receive(&mut self, _now: Time, take: Take<'_>) -> io::Result<()> {
         for _ in 0..BATCH {
             match self.device.read(&mut self.buffer) {
-                Ok(n) => take(Frame::ip(self.buffer[..n].to_vec())),
+                Ok(n) => take(Frame::ip(frame::copy(&self.buffer[..n]))),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) => return Err(e), // EIO, ENODEV, EBADFD: it is gone
