@@ -222,7 +222,7 @@ fn wrong_flags_get_the_words_of_scenario_files() {
         (&["--queue", "fifo:100B"], &["smaller than one packet"]),
         (&["--loss", "2"], &["probability"]),
         (&["--up", "speed=3"], &["no setting", "rate, delay, queue"]),
-        (&["--trace", "nowhere"], &["nowhere is no recording of capacity"]),
+        (&["--trace", "nowhere"], &["nowhere cannot be read"]),
         (&["--up", "rate=1Mbit/s,trace=x"], &["not both"]),
     ] {
         let output = narrows().arg("emulate").args(flags).args(["--", "true"]).output().unwrap();
