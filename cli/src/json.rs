@@ -1,5 +1,5 @@
 //! The JSON of `narrows run --format json`. One run is `{"scenario", "seed", "given", "host", "version", "trace_hash",
-//! "ended_at_s", "delivered_packets", "flows": [...], "queues": [...]}`; several are `{"runs": [...]}` of these. Keys are
+//! "ended_at_s", "delivered_packets", "flows": [...], "queues": [...], "notes": [...]}`; several are `{"runs": [...]}` of these. Keys are
 //! only ever added.
 
 use narrows_lab::Outcome;
@@ -15,7 +15,7 @@ pub fn runs(outcomes: &[Outcome]) -> Value {
 }
 
 fn run(o: &Outcome) -> Value {
-    json!({
+    let mut all = object(json!({
         "scenario": o.name,
         "seed": o.seed,
         "given": o.given,
@@ -26,7 +26,12 @@ fn run(o: &Outcome) -> Value {
         "delivered_packets": o.delivered_packets,
         "flows": o.flows.iter().map(flow).collect::<Vec<_>>(),
         "queues": o.queues.iter().map(queue).collect::<Vec<_>>(),
-    })
+        "notes": o.notes,
+    }));
+    if let Some(lateness) = &o.lateness {
+        all.extend(quantiles("lateness", lateness));
+    }
+    Value::Object(all)
 }
 
 fn flow(f: &FlowSummary) -> Value {

@@ -182,16 +182,18 @@ pub fn repeat() -> String {
 fn text(outcomes: &[Outcome]) -> String {
     let mut out = String::new();
     for o in outcomes {
+        let virtual_time = o.lateness.is_none();
         let given: Vec<String> = o.given.iter().map(|(k, v)| format!("{k}={v}")).collect();
         out += &format!(
-            "{} seed {}{}{}: {:.3} s simulated, {} packets delivered, trace {:016x}\n",
+            "{} seed {}{}{}: {:.3} s {}, {} packets delivered{}\n",
             o.name,
             o.seed,
             if given.is_empty() { "" } else { "  " },
             given.join(" "),
             o.ended_at_s,
+            if virtual_time { "simulated".into() } else { format!("on {}", o.host) },
             o.delivered_packets,
-            o.trace_hash
+            if virtual_time { format!(", trace {:016x}", o.trace_hash) } else { String::new() }
         );
         for f in &o.flows {
             out += &format!(
@@ -222,6 +224,43 @@ fn text(outcomes: &[Outcome]) -> String {
                 if reasons.is_empty() { "none".into() } else { reasons.join(", ") }
             );
         }
+        if let Some(late) = &o.lateness {
+            let [p50, p99, max] = [late.p50, late.p99, late.max].map(|s| s * 1e6);
+            out +=
+                &format!("  what was due was late by {p50:.0}/{p99:.0} us (p50/p99), at most {max:.0} us\n");
+        }
+        for note in &o.notes {
+            out += &format!("  note: {note}\n");
+        }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_lab::outcome::Quantiles;
+
+    #[test]
+    fn a_run_in_real_time_says_how_late_it_was_and_what_to_know_of_it() {
+        let late = Quantiles { count: 9, p50: 4e-6, p99: 14e-6, max: 0.035, ..Quantiles::default() };
+        let real = Outcome {
+            host: "wire".into(),
+            lateness: Some(late),
+            notes: vec!["no real-time scheduling".into()],
+            ..Outcome::default()
+        };
+        let said = text(std::slice::from_ref(&real));
+        for words in
+            ["s on wire", "late by 4/14 us (p50/p99), at most 35000 us", "note: no real-time scheduling"]
+        {
+            assert!(said.contains(words), "{said}");
+        }
+        assert!(!said.contains("trace") && !said.contains("simulated"), "{said}");
+        let json = json::runs(&[real, Outcome::default()]);
+        assert_eq!(json["runs"][0]["lateness_p99_s"], 14e-6);
+        assert_eq!(json["runs"][0]["notes"][0], "no real-time scheduling");
+        assert!(json["runs"][1].get("lateness_p99_s").is_none());
+        assert!(text(&[Outcome::default()]).contains("s simulated, 0 packets delivered, trace 0000"));
+    }
 }

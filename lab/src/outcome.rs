@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct Outcome {
     /// The scenario's name.
     pub name: String,
-    /// What moved the packets: `sim`, later `wire` and `linux`.
+    /// What moved the packets: `sim` (virtual time), `wire` (our TCP on real packets) or `linux` (the kernel's).
     pub host: String,
     /// The version of Narrows.
     pub version: String,
@@ -41,6 +41,12 @@ pub struct Outcome {
     pub events: Vec<Event>,
     /// Events beyond the budget: counted, not kept.
     pub events_omitted: u64,
+    /// How late a host in real time did what was due, in seconds; `None` in virtual time.
+    #[serde(default)]
+    pub lateness: Option<Quantiles>,
+    /// What a reader must know of this run before believing it: "no real-time scheduling", "this run was spoilt: ...".
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 impl Outcome {

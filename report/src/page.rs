@@ -10,7 +10,7 @@ use crate::svg;
 use minijinja::value::Serde;
 use minijinja::{Environment, Output, State};
 use narrows_lab::Outcome;
-use narrows_lab::outcome::{FlowSummary, QueueSummary};
+use narrows_lab::outcome::{FlowSummary, Quantiles, QueueSummary};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,6 +106,8 @@ pub struct Run {
     trace_hash: u64,
     flows: Vec<FlowSummary>,
     queues: Vec<QueueSummary>,
+    lateness: Option<Quantiles>,
+    notes: Vec<String>,
 }
 
 impl Run {
@@ -117,6 +119,8 @@ impl Run {
             trace_hash: run.trace_hash,
             flows: run.flows.clone(),
             queues: run.queues.clone(),
+            lateness: run.lateness,
+            notes: run.notes.clone(),
         }
     }
 }
@@ -415,8 +419,17 @@ fn group(name: &str, host: &str, runs: &[&Run]) -> Value {
         let hash = |run: &&Run| json!({ "seed": run.key.seed, "hash": format!("{:016x}", run.trace_hash) });
         json!({ "point": point, "scenario": runs[0].scenario, "hashes": runs.iter().map(hash).collect::<Vec<_>>() })
     };
+    let note = |run: &&Run| {
+        let late = run.lateness.map(|late| {
+            let [median, high, most] = [late.p50, late.p99, late.max].map(time);
+            format!("What was due was late by {median} (median) and {high} (99 %), at most {most}")
+        });
+        let texts: Vec<String> = late.into_iter().chain(run.notes.iter().cloned()).collect();
+        (!texts.is_empty()).then(|| json!({ "point": run.key.point, "seed": run.key.seed, "texts": texts }))
+    };
     json!({
         "name": name,
+        "notes": runs.iter().filter_map(note).collect::<Vec<_>>(),
         "host": host,
         "anchor": anchor(name, host),
         "about": format!("{}{}", which(&points.keys().copied().collect()), seeds(runs.iter().map(|r| r.key.seed))),

@@ -255,6 +255,8 @@ impl Net {
             series: self.series,
             events: self.events,
             events_omitted: 0,
+            lateness: None,
+            notes: Vec::new(),
         }
     }
 }

@@ -114,6 +114,20 @@ fn the_page_carries_everything_and_loads_nothing() {
 }
 
 #[test]
+fn a_run_in_real_time_says_on_its_page_how_late_it_was_and_what_to_know_of_it() {
+    assert!(!report().render().contains("class=\"notes\""), "nothing to say of a simulation");
+    let late = Quantiles { count: 9, p50: 4e-6, p99: 14e-6, max: 0.035, ..Quantiles::default() };
+    let real =
+        Outcome { seed: 3, lateness: Some(late), notes: vec!["spoilt: <1 s".into()], ..Outcome::default() };
+    let html = Page { runs: vec![Run::of(&real)], ..Page::default() }.render();
+    let said = "<li>seed 3: What was due was late by";
+    assert!(
+        html.contains(said) && html.contains("at most 35") && html.contains("; spoilt: &lt;1 s</li>"),
+        "{html}"
+    );
+}
+
+#[test]
 fn data_cannot_break_out_of_its_script() {
     let figure = Figure { title: "</script><b>".into(), ..Figure::default() };
     let html = Page { figures: vec![Shown { figure, ..Shown::default() }], ..Page::default() }.render();
