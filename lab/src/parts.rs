@@ -3,14 +3,14 @@
 
 use crate::line::{Carried, Queue};
 use crate::route::Hop;
-use crate::scenario::{Link, Part, Scenario, TcpFlow};
-use narrows_core::Rng;
+use crate::scenario::{Flow, Link, Part, Scenario, TcpFlow, UdpFlow};
 use narrows_core::congestion::{self, Controller};
 use narrows_core::packet::Packet;
 use narrows_core::qdisc::{self, Qdisc, fifo::Fifo};
 use narrows_core::registry::Unfit;
 use narrows_core::transport::tcp::Config;
 use narrows_core::transport::tcp::stack::Stack;
+use narrows_core::{Rng, Time};
 use std::time::Duration;
 
 /// Random streams are numbered by what they are for and whose they are, so that one more flow changes no other's numbers.
@@ -63,9 +63,9 @@ pub fn phases(scenario: &Scenario, seed: u64) -> Vec<Duration> {
 }
 
 /// IPv4 and TCP header without options.
-const HEADERS: u32 = 40;
+pub const HEADERS: u32 = 40;
 /// The timestamps option, padded.
-const TIMESTAMPS: u32 = 12;
+pub const TIMESTAMPS: u32 = 12;
 
 /// The smallest MTU on a way.
 pub fn path_mtu(scenario: &Scenario, route: &[Hop]) -> u32 {
@@ -103,6 +103,18 @@ pub fn tcp_configs(
     };
     let sender = config(&flow.stack, phases[0], ports)?;
     Ok([sender, config(&flow.receiver_stack, phases[1], (ports.1, ports.0))?])
+}
+
+/// When a datagram flow is on: its periods, within start and stop.
+pub fn periods(flow: &Flow, udp: &UdpFlow) -> Vec<(Time, Time)> {
+    let (start, stop) = (Time::ZERO + flow.start, flow.stop.map_or(Time::MAX, |s| Time::ZERO + s));
+    let within = |(a, b): &(Duration, Duration)| ((Time::ZERO + *a).max(start), (Time::ZERO + *b).min(stop));
+    let mut on: Vec<_> = udp.on.iter().map(within).collect();
+    if on.is_empty() {
+        on.push((start, stop));
+    }
+    on.retain(|(a, b)| a < b);
+    on
 }
 
 /// The controllers of the `index`th flow's ends, sender and receiver.

@@ -60,21 +60,8 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
                 (Ends::Tcp(Box::new(ends)), tcp.size.map(|s| s.0), tcp.controller.name.clone())
             }
             Transport::Udp(udp) => {
-                let until = stop.unwrap_or(Time::MAX);
-                let mut on: Vec<_> = udp
-                    .on
-                    .iter()
-                    .map(|(a, b)| ((Time::ZERO + *a).max(start), (Time::ZERO + *b).min(until)))
-                    .collect();
-                if on.is_empty() {
-                    on.push((start, until));
-                }
-                on.retain(|(a, b)| a < b);
-                (
-                    Ends::Udp(Source::new(udp.rate, udp.packet.0 as u32, on), Sink::default()),
-                    None,
-                    "udp".to_string(),
-                )
+                let source = Source::new(udp.rate, udp.packet.0 as u32, parts::periods(flow, udp));
+                (Ends::Udp(source, Sink::default()), None, "udp".to_string())
             }
         };
         let recorder = scenario.record.flows.then(|| {
