@@ -161,7 +161,7 @@ pub fn controller(name: &str, given: &[(String, String)]) -> Result<Part, Misrea
     let entries = std::iter::once(named).chain(given.iter().map(entry)).collect();
     let bdp =
         || Err(Refusal::new("there is no path here to take a BDP of", "write bytes, for example \"64KiB\""));
-    let reader = Reader { family: Family::Controller, defaults: &[], bdp: &bdp };
+    let reader = Reader { family: Family::Controller, defaults: &[], bdp: &bdp, folder: Path::new("") };
     reader.part(Some(&at(Setting::Table(entries))), &(0..0)).map_err(|r| Misread::new(r.message, r.advice))
 }
 
