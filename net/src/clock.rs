@@ -20,6 +20,21 @@ impl Clock {
         Clock { started: Instant::now() }
     }
 
+    /// Starts `lead` from now: until then, it is the start.
+    pub fn start_in(lead: Duration) -> Clock {
+        Clock { started: Instant::now() + lead }
+    }
+
+    /// How long it takes until `then`.
+    pub fn until(&self, then: Time) -> Duration {
+        (self.started + then.since(Time::ZERO)).saturating_duration_since(Instant::now())
+    }
+
+    /// Whether it is `then`, or later; `Time::ZERO` has not come before the start.
+    pub fn reaches(&self, then: Time) -> bool {
+        self.until(then).is_zero()
+    }
+
     /// What time it is.
     #[inline]
     pub fn now(&self) -> Time {
@@ -83,9 +98,36 @@ impl Scheduling {
 /// 5 % of each second away from one that does not, in one piece.
 pub fn hurry() -> Scheduling {
     let _ = nix::sys::prctl::set_timerslack(1); // Linux has it always; without it only the exactness suffers
-    let priority = libc::sched_param { sched_priority: 10 };
+    if schedule(libc::SCHED_FIFO, 10) { Scheduling::RealTime } else { Scheduling::Ordinary }
+}
+
+/// The calling thread is in a [`hurry`] until this is dropped.
+pub struct Hurried(Scheduling);
+
+/// [`hurry`], for a thread that has other things to do afterwards.
+pub fn hurried() -> Hurried {
+    Hurried(hurry())
+}
+
+impl Hurried {
+    /// What the scheduler granted.
+    pub fn scheduling(&self) -> Scheduling {
+        self.0
+    }
+}
+
+impl Drop for Hurried {
+    fn drop(&mut self) {
+        schedule(libc::SCHED_OTHER, 0);
+        let _ = nix::sys::prctl::set_timerslack(0); // the default
+    }
+}
+
+/// Whether the kernel put the calling thread into this class.
+fn schedule(class: libc::c_int, priority: libc::c_int) -> bool {
+    let priority = libc::sched_param { sched_priority: priority };
     // SAFETY: `priority` outlives the call, which reads it; 0 is the calling thread.
     #[allow(unsafe_code)] // no safe wrapper has it
-    let granted = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) } == 0;
-    if granted { Scheduling::RealTime } else { Scheduling::Ordinary }
+    let done = unsafe { libc::sched_setscheduler(0, class, &priority) };
+    done == 0
 }

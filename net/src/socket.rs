@@ -175,7 +175,7 @@ impl Source {
 
     /// What was wanted of it, until it is told to end.
     fn transfer(&mut self, shared: &Shared) -> Result<(), Failure> {
-        while self.clock.now() < self.sending.start {
+        while !self.clock.reaches(self.sending.start) {
             if shared.wait(self.clock, None, self.sending.start)? >= Order::StopWriting {
                 return Ok(());
             }

@@ -56,7 +56,7 @@ fn send(socket: &Socket, clock: Clock, source: &mut udp::Source, shared: &Shared
         if shared.ordered() != Order::GoOn {
             break;
         }
-        if at > clock.now() {
+        if !clock.reaches(at) {
             shared.wait(clock, None, at)?;
             continue;
         }

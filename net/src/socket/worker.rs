@@ -52,7 +52,7 @@ impl Shared {
         ready: Option<(&dyn AsFd, PollFlags)>,
         until: Time,
     ) -> Result<Order, Failure> {
-        let nap = until.since(clock.now()).min(LONGEST);
+        let nap = clock.until(until).min(LONGEST);
         let mut fds = vec![PollFd::new(self.bell.as_fd(), PollFlags::POLLIN)];
         fds.extend(ready.as_ref().map(|(fd, flags)| PollFd::new(fd.as_fd(), *flags)));
         match ppoll(&mut fds, Some(TimeSpec::from_duration(nap)), None) {
