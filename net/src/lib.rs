@@ -17,6 +17,7 @@
 //! | [`servers`] | programs on the host side |
 //! | [`rootless`] | a user namespace where we are not root |
 //! | [`gateway`] | the loop that moves packets between ports by the real clock |
+//! | [`run`] | a scenario in real time: `stage` (namespaces, devices), `linux` and `wire` (the kernel's ends and ours), `flow` and `observe` (what is counted) |
 //! | [`clock`] | the clock, how late we are by it, real-time scheduling |
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the one place that reads the clock
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -26,13 +27,19 @@ pub mod child;
 pub mod clock;
 pub mod content;
 pub mod emulate;
+mod flow;
 pub mod frame;
 pub mod gateway;
 pub mod layer;
+mod linux;
 pub mod namespace;
 pub mod netlink;
 pub mod network;
+mod observe;
 pub mod port;
 pub mod rootless;
+pub mod run;
 pub mod servers;
 pub mod socket;
+mod stage;
+mod wire;

@@ -1,0 +1,118 @@
+//! What a scenario is played on: for each of its hosts a network namespace with a TUN device, if any of its flows ends in the
+//! kernel there, and a host of our own, if any of them ends in this process. Both have the host's one address and are one port
+//! of the gateway; which of them a packet is for, its flow says.
+
+use crate::build::{Built, address};
+use crate::frame::Frame;
+use crate::namespace::Namespace;
+use crate::port::end::End;
+use crate::port::tun::Tun;
+use crate::port::{Port, Take};
+use crate::run::{Error, Host, KernelEnd, Options};
+use narrows_core::Time;
+use narrows_core::packet::Packet;
+use narrows_lab::scenario::{Flow, Scenario, Transport};
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// The prefix of all hosts' addresses: whatever is sent to any of them leaves by the one device there is.
+const PREFIX: u8 = 16;
+/// What a host's device is called, within its namespace.
+const DEVICE: &str = "narrows";
+
+/// Namespaces, hosts of our own, and the ports they are behind; by the number of the scenario's host.
+pub struct Stage {
+    /// One per host, for the gateway.
+    pub ports: Vec<Box<dyn Port>>,
+    namespaces: Vec<Option<Namespace>>,
+    ours: Vec<End>,
+}
+
+/// Whether a flow's sender and its receiver are the kernel's.
+pub fn kernel_ends(flow: &Flow, host: Host, options: &Options) -> [bool; 2] {
+    match (host, &flow.transport, options.kernel_end) {
+        (Host::Linux, ..) => [true, true],
+        (Host::Wire, Transport::Udp(_), _) | (Host::Wire, _, KernelEnd::None) => [false, false],
+        (Host::Wire, _, KernelEnd::Receiver) => [false, true],
+        (Host::Wire, _, KernelEnd::Sender) => [true, false],
+    }
+}
+
+impl Stage {
+    /// Makes all namespaces and devices.
+    ///
+    /// # Errors
+    /// The machine does not allow them.
+    pub fn set(scenario: &Scenario, built: &Built, host: Host, options: &Options) -> Result<Stage, Error> {
+        let n = built.hosts.len();
+        let (mut kernel, mut ours) = (vec![false; n], vec![vec![false; scenario.flows.len()]; n]);
+        for (i, flow) in scenario.flows.iter().enumerate() {
+            for (node, kernels) in [flow.from, flow.to].into_iter().zip(kernel_ends(flow, host, options)) {
+                let port = built.port(node);
+                kernel[port] |= kernels;
+                ours[port][i] = !kernels;
+            }
+        }
+        let ends: Vec<End> = (0..n).map(|p| End::new(address(p))).collect();
+        let mut stage = Stage { ports: Vec::new(), namespaces: Vec::new(), ours: ends };
+        for (p, ours) in ours.into_iter().enumerate() {
+            let (mut namespace, mut device) = (None, None);
+            if kernel[p] {
+                let made = Namespace::new()?;
+                let mtu = mtu(scenario, built.hosts[p]);
+                device = Some(Tun::open(&made, DEVICE, mtu, &[(address(p).into(), PREFIX)])?);
+                namespace = Some(made);
+            }
+            stage.ports.push(Box::new(HostPort { device, end: stage.ours[p].clone(), ours }));
+            stage.namespaces.push(namespace);
+        }
+        Ok(stage)
+    }
+
+    /// The namespace of the host at port `port`, which has flows that end in the kernel.
+    pub fn namespace(&self, port: usize) -> &Namespace {
+        self.namespaces[port].as_ref().expect("a host with a kernel's end has a namespace")
+    }
+
+    /// The host of our own at port `port`.
+    pub fn ours(&self, port: usize) -> &End {
+        &self.ours[port]
+    }
+}
+
+/// The MTU of a host's device: the smallest of its links.
+fn mtu(scenario: &Scenario, node: usize) -> u32 {
+    let links = scenario.links.iter().filter(|l| l.from == node || l.to == node);
+    let smallest = links.map(|l| l.forward.mtu.0.min(l.backward.mtu.0)).min();
+    smallest.map_or(1500, |mtu| mtu.min(u16::MAX as u64) as u32)
+}
+
+/// A host's one port.
+struct HostPort {
+    device: Option<Tun>,
+    end: End,
+    /// Whose flows' ends here are our own.
+    ours: Vec<bool>,
+}
+
+impl Port for HostPort {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.device.as_ref()?.descriptor()
+    }
+    fn receive(&mut self, now: Time, take: Take<'_>) -> io::Result<()> {
+        self.end.receive(now, take)?;
+        self.device.as_mut().map_or(Ok(()), |device| device.receive(now, take))
+    }
+    fn send(&mut self, now: Time, frame: Frame) -> bool {
+        match &mut self.device {
+            Some(device) if !self.ours[frame.flow().0 as usize] => device.send(now, frame),
+            _ => self.end.send(now, frame),
+        }
+    }
+    fn flush(&mut self) -> u64 {
+        self.device.as_mut().map_or(0, Port::flush)
+    }
+    fn wake_at(&self) -> Option<Time> {
+        self.end.wake_at()
+    }
+}

@@ -1,0 +1,131 @@
+//! Scenarios in real time, as a caller of the library makes them. They need root.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+use narrows_core::Time;
+use narrows_lab::file::Document;
+use narrows_lab::host::{Seen, Unwatched, Watch};
+use narrows_lab::{Outcome, Scenario};
+use narrows_net::run::{Error, Host, KernelEnd, Options, run};
+
+/// 8 Mbit/s and 10 ms of RTT.
+fn scenario(flows: &str, seconds: &str) -> Scenario {
+    let text = format!(
+        r#"run = {{ duration = "{seconds}" }}
+host = [{{ name = "a" }}, {{ name = "b" }}]
+link = [{{ from = "a", to = "b", rate = "8Mbit/s", delay = "5ms", queue = "fifo:40p" }}]
+flow = [{flows}]
+record = {{ flows = true, queues = true }}
+"#
+    );
+    let folder = std::env::temp_dir().join(format!("narrows-net-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("s.toml");
+    std::fs::write(&file, text).unwrap();
+    let scenario = Document::read(&file).unwrap().scenario().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    scenario
+}
+
+/// The outcome, or `None`, said aloud, where there are no real packets to be had.
+fn real(scenario: &Scenario, host: Host, end: KernelEnd, watch: &mut dyn Watch) -> Option<Outcome> {
+    let options = Options { kernel_end: end, ..Options::default() };
+    match run(scenario, host, 1, watch, &options) {
+        Ok(outcome) => Some(outcome),
+        Err(Error::Unable { message, .. }) if !nix_is_root() => {
+            eprintln!("SKIPPED: {message}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+fn nix_is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+const BULK: &str = r#"{ name = "bulk", from = "a", to = "b", size = "500kB" }"#;
+
+#[test]
+fn whoever_sends_and_whoever_receives_every_byte_arrives_once_and_is_the_right_one() {
+    for (host, end) in [
+        (Host::Linux, KernelEnd::Receiver),
+        (Host::Wire, KernelEnd::Receiver),
+        (Host::Wire, KernelEnd::Sender),
+        (Host::Wire, KernelEnd::None),
+    ] {
+        let Some(outcome) = real(&scenario(BULK, "10s"), host, end, &mut Unwatched) else { return };
+        let flow = &outcome.flows[0];
+        assert_eq!((flow.delivered_bytes, flow.completed), (500_000, true), "{host:?} {end:?}: {flow:?}");
+        assert!(
+            outcome.ended_at_s < 2.0,
+            "{host:?} {end:?}: over when its one flow is: {}",
+            outcome.ended_at_s
+        );
+        let faults = outcome.notes.iter().filter(|n| n.contains("byte") || n.contains("unaccounted"));
+        assert_eq!(faults.count(), 0, "{:?}", outcome.notes);
+        assert_eq!((outcome.host.as_str(), outcome.trace_hash), (host.name(), 0));
+    }
+}
+
+/// Stops a run after half a second.
+struct Impatient;
+
+impl Watch for Impatient {
+    fn progress(&mut self, now: Time, _end: Time) -> bool {
+        now < Time::from_millis(500)
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_returns_what_it_has_seen() {
+    let endless = r#"{ name = "bulk", from = "a", to = "b" }"#;
+    let Some(outcome) = real(&scenario(endless, "60s"), Host::Linux, KernelEnd::None, &mut Impatient) else {
+        return;
+    };
+    assert!((0.5..0.7).contains(&outcome.ended_at_s), "{}", outcome.ended_at_s);
+    let flow = &outcome.flows[0];
+    assert!(!flow.completed && flow.goodput_bps > 5e6, "{flow:?}");
+    assert!(outcome.series("bulk", "cwnd").is_some_and(|s| s.points.len() > 5));
+}
+
+/// Counts the packets it is shown.
+#[derive(Default)]
+struct Counting(u64);
+
+impl Watch for Counting {
+    fn wants_packets(&self) -> bool {
+        true
+    }
+    fn arrives(&mut self, _line: usize, _now: Time, packet: Seen<'_>) {
+        assert!(matches!(packet, Seen::Bytes([0x45, ..])), "IPv4 without options");
+        self.0 += 1;
+    }
+}
+
+#[test]
+fn datagrams_keep_their_rate_and_each_is_seen() {
+    let noise =
+        r#"{ from = "a", to = "b", transport = "udp", rate = "4Mbit/s", packet = "1000B", stop = "900ms" }"#;
+    for host in [Host::Linux, Host::Wire] {
+        let mut counting = Counting::default();
+        let Some(outcome) = real(&scenario(noise, "1s"), host, KernelEnd::Receiver, &mut counting) else {
+            return;
+        };
+        let flow = &outcome.flows[0];
+        assert_eq!((flow.segments_sent, flow.lost, flow.completed), (450, 0, true), "{host:?}: {flow:?}");
+        assert_eq!(flow.delivered_bytes, 450 * 972, "{host:?}");
+        assert_eq!((counting.0, outcome.delivered_packets), (450, 450), "{host:?}");
+    }
+}
+
+#[test]
+fn more_hosts_than_real_packets_can_have_are_refused_in_one_sentence() {
+    let mut crowd = scenario(BULK, "1s");
+    for i in 0..300 {
+        let node = narrows_lab::scenario::Node { name: format!("h{i}"), ..crowd.nodes[0].clone() };
+        crowd.nodes.push(node);
+    }
+    let error = run(&crowd, Host::Linux, 1, &mut Unwatched, &Options::default()).unwrap_err();
+    assert!(error.to_string().contains("at most 200"), "{error}");
+    assert!(error.help().contains("--on sim"));
+}
