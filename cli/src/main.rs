@@ -3,6 +3,8 @@
 //! | file | command |
 //! |---|---|
 //! | `run` | `narrows run FILE...` |
+//! | `compare` | `narrows compare FILE --on sim,linux` |
+//! | `on` | where runs are made: in virtual time, or with real packets |
 //! | `reproduce` | `narrows reproduce [PAPER]`, `narrows claims` |
 //! | `emulate` | `narrows emulate -- CMD` |
 //! | `list` | `narrows list`, `schema`, `completions` |
@@ -15,9 +17,11 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // it faces a person: progress needs the clock
 
 mod code;
+mod compare;
 mod emulate;
 mod json;
 mod list;
+mod on;
 mod reproduce;
 mod run;
 mod work;
@@ -40,6 +44,8 @@ struct Cli {
 enum Command {
     /// Run scenario files and say what was seen
     Run(run::Args),
+    /// Run a scenario on several hosts and say how far what they saw is apart
+    Compare(compare::Args),
     /// Run a program behind an emulated path, on real packets
     Emulate(emulate::Args),
     /// Reproduce papers: run their scenarios, measure every claim, draw their figures
@@ -123,6 +129,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Command::Run(args) => run::run(args),
+        Command::Compare(args) => compare::compare(args),
         Command::Emulate(args) => emulate::emulate(args),
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Claims(args) => reproduce::claims(args),

@@ -119,7 +119,7 @@ fn measure(paper: &Paper, seeds: RangeInclusive<u64>) -> Result<Measured, Stop> 
         owners.extend(std::iter::repeat_n(name.as_str(), more.len()));
         pool.extend(more);
     }
-    let kept = run_all(&pool, |_, mut outcome| {
+    let kept = run_all(&pool, None, |_, mut outcome| {
         let name = outcome.name.clone();
         let seen: Vec<_> =
             owners_of(paper, &name).map(|scenario| paper.claims.observe(scenario, &outcome)).collect();

@@ -1,5 +1,6 @@
 //! `narrows run`: scenario files in, what was seen out.
 
+use crate::on::{Making, On};
 use crate::work::{self, Capture, Job, Place, jobs, line_names, run_all, unwritable};
 use crate::{Format, Stop, json, note, say, seeds};
 use clap::Args as ClapArgs;
@@ -20,6 +21,11 @@ pub struct Args {
     /// Set a key of the file, e.g. flow.bulk.window=220kB (repeatable)
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
+    /// What makes the run
+    #[arg(long, value_enum, default_value = "sim", value_name = "HOST")]
+    on: On,
+    #[command(flatten)]
+    making: Making,
     /// Seeds, each a run of its own: 7, or 1..20 (both included)
     #[arg(long, default_value = "1", value_parser = seeds)]
     seeds: RangeInclusive<u64>,
@@ -34,7 +40,7 @@ pub struct Args {
     format: Format,
 }
 
-fn key_value(text: &str) -> Result<(String, String), String> {
+pub fn key_value(text: &str) -> Result<(String, String), String> {
     // Link names hold a `>`, never a `=`, so the first `=` ends the key.
     let (key, value) = text
         .split_once('=')
@@ -48,8 +54,10 @@ pub fn run(args: Args) -> Result<ExitCode, Stop> {
         let document = Document::read(file)?;
         all.extend(jobs(&document, &args.set, args.seeds.clone())?);
     }
+    let _guests = args.making.prepare(&mut all, args.on)?;
     let Some(folder) = &args.output else {
-        return show(&args, &run_all(&all, |_, outcome| outcome)?).map(|()| ExitCode::SUCCESS);
+        return show(&args, &run_all(&all, args.making.jobs, |_, outcome| outcome)?)
+            .map(|()| ExitCode::SUCCESS);
     };
     for job in &mut all {
         (job.scenario.record.flows, job.scenario.record.queues) = (true, true);
@@ -58,7 +66,7 @@ pub fn run(args: Args) -> Result<ExitCode, Stop> {
     // Now, not after an hour's run; and taken away again if nothing came of it.
     let made = !folder.exists();
     std::fs::create_dir_all(folder).map_err(|e| unwritable(folder, e))?;
-    let outcomes = run_all(&all, |_, outcome| outcome);
+    let outcomes = run_all(&all, args.making.jobs, |_, outcome| outcome);
     let written = outcomes.and_then(|o| show(&args, &o).and_then(|()| write(folder, &o)));
     if written.is_err() && made {
         let _ = std::fs::remove_dir(folder); // only if it is empty
@@ -191,7 +199,7 @@ fn text(outcomes: &[Outcome]) -> String {
             if given.is_empty() { "" } else { "  " },
             given.join(" "),
             o.ended_at_s,
-            if virtual_time { "simulated".into() } else { format!("on {}", o.host) },
+            if virtual_time { "simulated".into() } else { format!("in real time on {}", o.host) },
             o.delivered_packets,
             if virtual_time { format!(", trace {:016x}", o.trace_hash) } else { String::new() }
         );
@@ -251,9 +259,11 @@ mod tests {
             ..Outcome::default()
         };
         let said = text(std::slice::from_ref(&real));
-        for words in
-            ["s on wire", "late by 4/14 us (p50/p99), at most 35000 us", "note: no real-time scheduling"]
-        {
+        for words in [
+            "s in real time on wire",
+            "late by 4/14 us (p50/p99), at most 35000 us",
+            "note: no real-time scheduling",
+        ] {
             assert!(said.contains(words), "{said}");
         }
         assert!(!said.contains("trace") && !said.contains("simulated"), "{said}");

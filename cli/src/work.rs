@@ -1,5 +1,6 @@
-//! Many runs at once: one thread per core, one progress line for all, stopped by Ctrl-C.
+//! Many runs at once, in virtual time one per core, in real time one by one: one progress line for all, stopped by Ctrl-C.
 
+use crate::on::{self, On};
 use crate::{Stop, note};
 use indicatif::{ProgressBar, ProgressStyle};
 use narrows_core::Time;
@@ -11,7 +12,6 @@ use rayon::prelude::*;
 use std::io::{self, IsTerminal};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,10 @@ pub struct Job {
     pub given: Vec<(String, String)>,
     /// What to capture, and the file.
     pub capture: Option<Capture>,
+    /// What makes it.
+    pub on: On,
+    /// How it is made on real packets.
+    pub net: narrows_net::run::Options,
 }
 
 /// Where to capture packets of a run, and into which file.
@@ -59,7 +63,8 @@ pub fn jobs(
         let scenario = point.scenario()?;
         for seed in seeds.clone() {
             let given = set.iter().cloned().chain(point.given.iter().cloned()).collect();
-            jobs.push(Job { scenario: scenario.clone(), seed, given, capture: None });
+            let (scenario, net) = (scenario.clone(), narrows_net::run::Options::default());
+            jobs.push(Job { scenario, seed, given, capture: None, on: On::Sim, net });
         }
     }
     Ok(jobs)
@@ -83,26 +88,33 @@ fn interrupted() -> &'static AtomicBool {
     &FLAG
 }
 
-/// How far all jobs are, in thousandths of a job, and how many packets they have delivered.
+/// How far all jobs are, in thousandths of a job.
 struct Progress {
     bar: ProgressBar,
     began: Instant,
     shown: AtomicBool,
     thousandths: AtomicU64,
+    jobs: usize,
+    /// How long a job takes in the mean, if jobs take as long as they say.
+    seconds: Option<f64>,
 }
 
 impl Progress {
-    fn new(jobs: usize) -> Progress {
+    fn new(jobs: &[Job]) -> Progress {
+        let total: f64 = jobs.iter().map(|j| j.scenario.duration.as_secs_f64()).sum();
+        let seconds = jobs.iter().any(|j| j.on.is_real()).then_some(total / jobs.len() as f64);
+        let jobs = jobs.len();
         let bar = ProgressBar::new(jobs as u64 * 1000);
         bar.set_style(
             ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}  {elapsed} gone, {eta} left")
                 .expect("a constant template"),
         );
         bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
-        Progress { bar, began: Instant::now(), shown: AtomicBool::new(false), thousandths: AtomicU64::new(0) }
+        let (shown, thousandths) = (AtomicBool::new(false), AtomicU64::new(0));
+        Progress { bar, began: Instant::now(), shown, thousandths, jobs, seconds }
     }
 
-    fn advance(&self, by: u64, jobs: usize) {
+    fn advance(&self, by: u64) {
         let done = self.thousandths.fetch_add(by, Ordering::Relaxed) + by;
         // Anything under a second needs no progress line.
         if self.began.elapsed() > Duration::from_secs(1)
@@ -111,16 +123,26 @@ impl Progress {
         {
             self.bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
         }
-        let rate = done as f64 / 1000.0 / self.began.elapsed().as_secs_f64().max(1e-3);
+        let (jobs, runs) = (self.jobs, done as f64 / 1000.0);
         self.bar.set_position(done);
-        self.bar.set_message(format!("{} of {jobs} runs, {rate:.1}/s", done / 1000));
+        self.bar.set_message(match self.seconds {
+            Some(s) => format!(
+                "{} of {jobs} runs, {:.0} of at most {:.0} s in real time",
+                done / 1000,
+                runs * s,
+                jobs as f64 * s
+            ),
+            None => {
+                let rate = runs / self.began.elapsed().as_secs_f64().max(1e-3);
+                format!("{} of {jobs} runs, {rate:.1}/s", done / 1000)
+            }
+        });
     }
 }
 
 /// Watches one job.
 struct Watching<'a> {
     progress: &'a Progress,
-    jobs: usize,
     told: u64,
     capture: Option<Capturing>,
     failed: Option<io::Error>,
@@ -128,7 +150,7 @@ struct Watching<'a> {
 
 impl Watching<'_> {
     fn tell(&mut self, thousandths: u64) {
-        self.progress.advance(thousandths.saturating_sub(self.told), self.jobs);
+        self.progress.advance(thousandths.saturating_sub(self.told));
         self.told = self.told.max(thousandths);
     }
 }
@@ -169,41 +191,49 @@ impl Watch for Watching<'_> {
     }
 }
 
-/// Makes all runs and gives what `keep` makes of each, in the order of the jobs.
-pub fn run_all<T: Send>(jobs: &[Job], keep: impl Fn(&Job, Outcome) -> T + Sync) -> Result<Vec<T>, Stop> {
-    let stop = interrupted();
-    stop.store(false, Ordering::Relaxed);
-    let progress = Arc::new(Progress::new(jobs.len()));
-    let done: Result<Vec<T>, Stop> = jobs
-        .par_iter()
-        .map(|job| {
-            let mut watching =
-                Watching { progress: &progress, jobs: jobs.len(), told: 0, capture: None, failed: None };
-            if let Some(capture) = &job.capture {
-                watching.capture = Some(open(job, capture).map_err(|e| unwritable(&capture.path, e))?);
-            }
-            if stop.load(Ordering::Relaxed) {
-                return Err(Stop::Interrupted);
-            }
-            let mut outcome = narrows_sim::run(&job.scenario, job.seed, &mut watching)
-                .map_err(|e| Stop::Refused(miette::miette!("{}: {}", e.path, e.message)))?;
-            if let (Some(e), Some(capture)) = (watching.failed.take(), &job.capture) {
-                return Err(unwritable(&capture.path, e));
-            }
-            if stop.load(Ordering::Relaxed) {
-                return Err(Stop::Interrupted);
-            }
-            if let (Some(capturing), Some(capture)) = (watching.capture.take(), &job.capture) {
-                capturing.file.finish().map_err(|e| unwritable(&capture.path, e))?;
-            }
-            watching.tell(1000);
-            outcome.given = job.given.iter().cloned().collect();
-            outcome.scenario = job.scenario.to_toml();
-            Ok(keep(job, outcome))
-        })
-        .collect();
+/// Makes all runs, at most `at_once` of them together, and gives what `keep` makes of each, in the order of the jobs.
+pub fn run_all<T: Send>(
+    jobs: &[Job],
+    at_once: Option<u16>,
+    keep: impl Fn(&Job, Outcome) -> T + Sync,
+) -> Result<Vec<T>, Stop> {
+    interrupted().store(false, Ordering::Relaxed);
+    let progress = Progress::new(jobs);
+    let one = |job| run_one(job, &progress).map(|outcome| keep(job, outcome));
+    // In real time, runs at once take each other's processor; the simulator's do not notice each other.
+    let real = jobs.iter().any(|j| j.on.is_real());
+    let threads = at_once.or(real.then_some(1)).map_or(0, usize::from);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool =
+        pool.map_err(|e| Stop::Refused(miette::miette!("threads for the runs cannot be made: {e}")))?;
+    let done = pool.install(|| jobs.par_iter().map(one).collect());
     progress.bar.finish_and_clear();
     done
+}
+
+fn run_one(job: &Job, progress: &Progress) -> Result<Outcome, Stop> {
+    let stopped = || interrupted().load(Ordering::Relaxed);
+    let mut watching = Watching { progress, told: 0, capture: None, failed: None };
+    if let Some(capture) = &job.capture {
+        watching.capture = Some(open(job, capture).map_err(|e| unwritable(&capture.path, e))?);
+    }
+    if stopped() {
+        return Err(Stop::Interrupted);
+    }
+    let mut outcome = on::run(job, &mut watching)?;
+    if let (Some(e), Some(capture)) = (watching.failed.take(), &job.capture) {
+        return Err(unwritable(&capture.path, e));
+    }
+    if stopped() {
+        return Err(Stop::Interrupted);
+    }
+    if let (Some(capturing), Some(capture)) = (watching.capture.take(), &job.capture) {
+        capturing.file.finish().map_err(|e| unwritable(&capture.path, e))?;
+    }
+    watching.tell(1000);
+    outcome.given = job.given.iter().cloned().collect();
+    outcome.scenario = job.scenario.to_toml();
+    Ok(outcome)
 }
 
 /// The error for a file that cannot be written.

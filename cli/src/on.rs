@@ -1,0 +1,133 @@
+//! Where runs are made: in virtual time, or with real packets on this machine.
+
+use crate::Stop;
+use crate::work::Job;
+use clap::{Args as ClapArgs, ValueEnum};
+use narrows_kernel::Loaded;
+use narrows_lab::Outcome;
+use narrows_lab::host::Watch;
+use narrows_lab::scenario::{Part, Transport};
+use narrows_net::run::{Host, KernelEnd};
+
+/// What makes a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum On {
+    /// The simulator: exact, repeatable, in virtual time
+    #[default]
+    Sim,
+    /// Our own TCP on real packets, against Linux's, in real time
+    Wire,
+    /// Linux's TCP at both ends, in real time
+    Linux,
+}
+
+/// Which end of a flow is Linux's on `wire`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum End {
+    /// Who receives the data; ours sends it
+    #[default]
+    Receiver,
+    /// Who sends the data; ours receives it
+    Sender,
+    /// Neither: ours at both ends, with real bytes in real time
+    None,
+}
+
+impl From<End> for KernelEnd {
+    fn from(end: End) -> KernelEnd {
+        match end {
+            End::Receiver => KernelEnd::Receiver,
+            End::Sender => KernelEnd::Sender,
+            End::None => KernelEnd::None,
+        }
+    }
+}
+
+/// Flags of every command that makes runs on a host of the user's choice.
+#[derive(ClapArgs, Clone)]
+pub struct Making {
+    /// On wire: which end of every flow is the Linux kernel's
+    #[arg(long, value_enum, default_value = "receiver", value_name = "END")]
+    pub kernel_end: End,
+    /// Runs at once; default: one per core in the simulator, one in real time, where runs disturb each other
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: Option<u16>,
+}
+
+/// Congestion controls that are in the kernel while the runs are made, each with the parameters it was loaded with.
+pub type Guests = Vec<(Part, Loaded)>;
+
+impl Making {
+    /// Sends the jobs to `on`. Where the kernel sends with a controller of which we have a program for it (`becc`), that is
+    /// loaded, under a name of this process's own, with the scenario's parameters: as long as the guests are kept.
+    pub fn prepare(&self, jobs: &mut [Job], on: On) -> Result<Guests, Stop> {
+        let mut guests = Guests::new();
+        let kernel_sends = on == On::Linux || (on == On::Wire && self.kernel_end == End::Sender);
+        for job in jobs {
+            job.on = on;
+            job.net.kernel_end = self.kernel_end.into();
+            for flow in job.scenario.flows.iter().filter(|_| kernel_sends) {
+                let Transport::Tcp(tcp) = &flow.transport else { continue };
+                if tcp.kernel_controller.is_none()
+                    && let Some(name) = guest(&tcp.controller, &mut guests)?
+                {
+                    job.net.kernel_names.insert(flow.name.clone(), name);
+                }
+            }
+        }
+        Ok(guests)
+    }
+}
+
+/// The kernel's name for a controller that is loaded for these runs; `None` if we have no program of it.
+fn guest(controller: &Part, guests: &mut Guests) -> Result<Option<String>, Stop> {
+    let Some(program) = narrows_kernel::by_name(&controller.name) else { return Ok(None) };
+    let inner = controller.inner.as_ref().map(|part| part.name.as_str());
+    if inner != program.entry.decorates {
+        return Err(Stop::Refused(miette::miette!(
+            help = "leave `inner` out, or run it in the simulator: --on sim",
+            "in the kernel {} goes around {} only",
+            controller.name,
+            program.entry.decorates.unwrap_or("nothing"),
+        )));
+    }
+    if let Some((_, loaded)) = guests.iter().find(|(part, _)| part == controller) {
+        return Ok(Some(loaded.name().to_string()));
+    }
+    // The kernel has one list of names for all namespaces, of at most 15 characters.
+    let name = format!("nw{}_{}", std::process::id(), guests.len());
+    let loaded = narrows_kernel::load(program, &name, &controller.settings)
+        .map_err(|e| Stop::Refused(miette::miette!(help = e.advice, "{}", e.message)))?;
+    guests.push((controller.clone(), loaded));
+    Ok(Some(name))
+}
+
+impl On {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            On::Sim => "sim",
+            On::Wire => "wire",
+            On::Linux => "linux",
+        }
+    }
+
+    /// Whether a run takes as long as it says.
+    pub fn is_real(self) -> bool {
+        self != On::Sim
+    }
+}
+
+/// Makes a run.
+pub fn run(job: &Job, watch: &mut dyn Watch) -> Result<Outcome, Stop> {
+    let host = match job.on {
+        On::Sim => {
+            return narrows_sim::run(&job.scenario, job.seed, watch)
+                .map_err(|e| Stop::Refused(miette::miette!("{}: {}", e.path, e.message)));
+        }
+        On::Wire => Host::Wire,
+        On::Linux => Host::Linux,
+    };
+    narrows_net::run::run(&job.scenario, host, job.seed, watch, &job.net)
+        .map_err(|e| Stop::Refused(miette::miette!(help = e.help(), "{e}")))
+}
