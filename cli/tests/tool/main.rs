@@ -3,6 +3,7 @@
 
 mod captures;
 mod emulate;
+mod hosts;
 mod output;
 mod refused;
 mod repeat;
