@@ -8,7 +8,7 @@ OUT ?= out/report
 FUZZ_SECONDS ?= 10
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: reproduce test bench figures build tools lint unit deny fuzz verdicts pages clean
+.PHONY: reproduce test bench fidelity figures build tools lint unit deny fuzz verdicts pages clean
 
 ## Reproduces every paper and writes out/report/index.html.
 reproduce: build
@@ -60,6 +60,10 @@ pages: verdicts
 ## The speed comparison with ns-3, and the micro-benchmarks.
 bench: build
 	./bench/run
+
+## The simulator beside Linux: runs a grid of bottlenecks on both and writes docs/fidelity.md (root; ten minutes).
+fidelity: build
+	./bench/fidelity
 
 clean:
 	$(CARGO) clean
