@@ -94,11 +94,11 @@ fn our_tcp_and_the_gateway_take_less_than_a_core_per_gbit_s() {
 #[test]
 fn wireshark_finds_nothing_wrong_with_our_segments() {
     let flags = |from, to, path| {
-        let ran = Lab::new(Path { capture: true, ..path }, from, to)?.transfer(2_000_000);
+        let ran = Lab::new(Path { capture: true, ..path }, from, to)?.transfer(1_000_000);
         whole(&ran);
         lab::tshark(&ran.packets)
     };
-    let pause = Some((50, 200));
+    let pause = Some((30, 150));
     let hard = Path { queue: LOSS, pause, window: "86880B", ..Path::default() };
     for (from, to) in [(NET2, Side::Kernel), (RFC, Side::Kernel), (Side::Kernel, NET2), (Side::Kernel, RFC)] {
         let Some(flags_of_clean) = flags(from, to, Path::default()) else { return };

@@ -94,11 +94,9 @@ pub struct Ran {
 
 impl std::fmt::Debug for Ran {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Ran { failure, completed, finished, retransmissions, zero_windows, .. } = self;
-        write!(
-            f,
-            "{failure:?} {completed} {finished} s, {retransmissions} again, {zero_windows} zero windows"
-        )
+        let Ran { failure, completed, finished, cpu, retransmissions, zero_windows, .. } = self;
+        write!(f, "completed {completed}, failure {failure:?}, {finished:.3} s, {cpu:.3} s of a core, ")?;
+        write!(f, "{retransmissions} retransmissions, {zero_windows} zero windows")
     }
 }
 
@@ -383,7 +381,7 @@ pub fn tshark(packets: &[(Time, Vec<u8>)]) -> Option<BTreeMap<String, u64>> {
     }
     let mut command = Command::new("tshark");
     command.args(["-n", "-r", "-", "-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);
-    command.args(["-Y", "tcp.analysis || _ws.malformed || _ws.expert.severity >= 6291456 || !(ip.checksum.status == 1) || !(tcp.checksum.status == 1)"]);
+    command.args(["-Y", "tcp.analysis.flags || _ws.malformed || _ws.expert.severity >= 6291456 || !(ip.checksum.status == 1) || !(tcp.checksum.status == 1)"]);
     command.args(["-T", "pdml"]);
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut child = child.inspect_err(|e| println!("SKIPPED: tshark: {e}")).ok()?;
