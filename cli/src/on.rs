@@ -112,6 +112,15 @@ impl On {
         }
     }
 
+    /// In a few words.
+    pub fn means(self) -> &'static str {
+        match self {
+            On::Sim => "in the simulator",
+            On::Wire => "on real packets, our TCP against Linux's",
+            On::Linux => "on real packets, Linux's TCP at both ends",
+        }
+    }
+
     /// Whether a run takes as long as it says.
     pub fn is_real(self) -> bool {
         self != On::Sim

@@ -1,11 +1,13 @@
 //! `narrows reproduce`: a paper's scenarios are run, its claims measured, its figures drawn; verdicts stand beside what was
-//! reported. `narrows claims` shows what is recorded.
+//! reported. On real packets only what claims for that host need is run, and the simulator's curves are drawn beside it.
+//! `narrows claims` shows what is recorded.
 
-use crate::work::{jobs, run_all, unwritable};
+use crate::on::{Guests, Making, On};
+use crate::work::{Job, jobs, run_all, unwritable};
 use crate::{Format, Stop, code, note, run, say, seeds};
 use clap::Args as ClapArgs;
 use narrows_lab::Outcome;
-use narrows_lab::claim::{Claim, Judgement, Verdict};
+use narrows_lab::claim::{Claim, Judgement, Verdict, need};
 use narrows_lab::paper::{self, Paper};
 use narrows_report::figure::Shown;
 use narrows_report::output;
@@ -21,10 +23,18 @@ use std::process::ExitCode;
 pub struct Args {
     /// Which paper, by its short name or folder; all of them if not given
     paper: Option<String>,
+    /// On which hosts to measure; a page for each
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "sim", value_name = "HOST,...")]
+    on: Vec<On>,
+    #[command(flatten)]
+    making: Making,
+    /// Only claims whose ids begin like this, e.g. becc.fig10 (repeatable)
+    #[arg(long, value_name = "ID")]
+    only: Vec<String>,
     /// Write the reports into this folder
     #[arg(short, long, value_name = "DIR", default_value = "out/report")]
     output: PathBuf,
-    /// Seeds instead of the paper's own: 7, or 1..20 (both included)
+    /// Seeds instead of the paper's own: 7, or 1..20 (both included); on real packets the default is the first alone
     #[arg(long, value_parser = seeds)]
     seeds: Option<RangeInclusive<u64>>,
     /// Where the papers are
@@ -47,9 +57,6 @@ pub struct ClaimsArgs {
     format: Format,
 }
 
-/// The host that `reproduce` measures on.
-const HOST: &str = "sim";
-
 fn papers(folder: &Path, name: Option<&str>) -> Result<Vec<Paper>, Stop> {
     Ok(match name {
         Some(name) => vec![paper::find(folder, name)?],
@@ -61,11 +68,14 @@ pub fn reproduce(args: Args) -> Result<ExitCode, Stop> {
     let papers = papers(&args.papers, args.paper.as_deref())?;
     let mut judgements = Vec::new();
     let mut pages = Vec::new();
-    for paper in &papers {
-        let short = &paper.claims.paper.short;
-        let seeds = args.seeds.clone().unwrap_or_else(|| paper.claims.paper.seeds.clone());
-        let measured = measure(paper, seeds)?;
-        let folder = args.output.join(short);
+    for (paper, on) in papers.iter().flat_map(|p| args.on.iter().map(move |on| (p, *on))) {
+        let asked = asked(paper, &args.only, on);
+        // A paper may say nothing about a host, or nothing that was asked for.
+        if asked.is_empty() {
+            continue;
+        }
+        let measured = measure(paper, &args, on, &asked)?;
+        let folder = args.output.join(place(paper, on));
         run::write_figures(&folder, &measured.page.figures)?;
         for (name, bytes) in [
             ("index.html", measured.page.render().into_bytes()),
@@ -78,10 +88,19 @@ pub fn reproduce(args: Args) -> Result<ExitCode, Stop> {
             output::write(&path, &bytes).map_err(|e| unwritable(&path, e))?;
         }
         if args.format == Format::Text {
-            say(text(paper, &measured.judgements))?;
+            say(text(paper, on, &measured.judgements))?;
         }
         judgements.extend(measured.judgements);
-        pages.push((paper, measured.page));
+        pages.push((paper, on, measured.page));
+    }
+    if pages.is_empty() {
+        let hosts: Vec<&str> = args.on.iter().map(|on| on.name()).collect();
+        return Err(Stop::Refused(miette::miette!(
+            help =
+                "`narrows claims` lists every claim, and with --format json the hosts it can be measured on",
+            "no such claim can be measured on {}",
+            hosts.join(" or ")
+        )));
     }
     let index = args.output.join("index.html");
     output::write(&index, overview(&pages).render().as_bytes()).map_err(|e| unwritable(&index, e))?;
@@ -102,24 +121,60 @@ pub fn reproduce(args: Args) -> Result<ExitCode, Stop> {
     Ok(if changed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
+/// The paper's page on a host, below the output folder.
+fn place(paper: &Paper, on: On) -> PathBuf {
+    let short = PathBuf::from(&paper.claims.paper.short);
+    if on.is_real() { short.join(on.name()) } else { short }
+}
+
+/// Which claims are to be measured on a host, by their places in the file.
+fn asked(paper: &Paper, only: &[String], on: On) -> Vec<usize> {
+    let wanted = |id: &str| only.is_empty() || only.iter().any(|start| id.starts_with(start.as_str()));
+    // In virtual time those for other hosts are shown as well, as not run.
+    let here = |hosts: &[String]| hosts.iter().any(|h| h == on.name()) || (!on.is_real() && only.is_empty());
+    let claims = paper.claims.claims.iter().enumerate();
+    claims.filter(|(_, c)| wanted(&c.id) && here(&c.hosts)).map(|(i, _)| i).collect()
+}
+
 struct Measured {
     judgements: Vec<Judgement>,
     page: Page,
 }
 
-fn measure(paper: &Paper, seeds: RangeInclusive<u64>) -> Result<Measured, Stop> {
+/// The runs a host has to make, and which scenario each is of: in virtual time all that it can, for figures' sake; in real time
+/// those that a claim needs.
+fn pool<'a>(
+    paper: &'a Paper,
+    claims: &[&Claim],
+    seeds: &RangeInclusive<u64>,
+    making: &Making,
+    on: On,
+) -> Result<(Vec<Job>, Vec<&'a str>, Guests), Stop> {
+    // All runs of all scenarios are one pool of work: short ones fill the gaps between long ones.
+    let mut pool = Vec::new();
+    for (name, document) in &paper.scenarios {
+        pool.extend(jobs(document, &[], seeds.clone())?.into_iter().map(|job| (job, name.as_str())));
+    }
+    pool.retain(|(job, scenario)| match on {
+        On::Sim => job.scenario.needs_no_kernel("sim").is_ok(),
+        _ => need(claims, scenario, &job.given.iter().cloned().collect()),
+    });
+    let (mut jobs, owners): (Vec<Job>, Vec<&str>) = pool.into_iter().unzip();
+    let guests = making.prepare(&mut jobs, on)?;
+    Ok((jobs, owners, guests))
+}
+
+fn measure(paper: &Paper, args: &Args, on: On, asked: &[usize]) -> Result<Measured, Stop> {
+    let header = &paper.claims.paper;
+    let first = *header.seeds.start();
+    let of_host = if on.is_real() { first..=first } else { header.seeds.clone() };
+    let seeds = args.seeds.clone().unwrap_or(of_host);
+    let claims: Vec<&Claim> = asked.iter().map(|i| &paper.claims.claims[*i]).collect();
     let plans = plans(paper)?;
     let mut observations = Vec::new();
     let mut outcomes: BTreeMap<&str, Vec<Outcome>> = BTreeMap::new();
-    // All runs of all scenarios are one pool of work: short ones fill the gaps between long ones.
-    let mut pool = Vec::new();
-    let mut owners = Vec::new();
-    for (name, document) in &paper.scenarios {
-        let more = jobs(document, &[], seeds.clone())?;
-        owners.extend(std::iter::repeat_n(name.as_str(), more.len()));
-        pool.extend(more);
-    }
-    let kept = run_all(&pool, None, |_, mut outcome| {
+    let (jobs, owners, _guests) = pool(paper, &claims, &seeds, &args.making, on)?;
+    let kept = run_all(&jobs, args.making.jobs, |_, mut outcome| {
         let name = outcome.name.clone();
         let seen: Vec<_> =
             owners_of(paper, &name).map(|scenario| paper.claims.observe(scenario, &outcome)).collect();
@@ -134,37 +189,55 @@ fn measure(paper: &Paper, seeds: RangeInclusive<u64>) -> Result<Measured, Stop> 
         observations.extend(seen);
         outcomes.entry(owner).or_default().push(outcome);
     }
-    let judgements = paper.claims.judge(HOST, &observations, &code::ask);
-    let figures: Vec<Shown> = plans
-        .iter()
-        .map(|plan| {
-            plan.draw(&outcomes[plan.scenario.as_str()])
-                .map_err(|e| Stop::Refused(miette::miette!("{}: {e}", paper.folder.display())))
-        })
-        .collect::<Result<_, _>>()?;
-    let header = &paper.claims.paper;
-    let rows = paper.claims.claims.iter().zip(&judgements).map(|(claim, j)| row(claim, j)).collect();
-    let runs: Vec<Run> = outcomes.values().flatten().map(Run::of).collect();
+    let (runs, scenarios) = (outcomes.values().map(Vec::len).sum::<usize>(), outcomes.len());
+    if on.is_real() {
+        // Beside them the simulator's runs of the same scenarios with the first seed.
+        let (jobs, owners, _) =
+            pool(paper, &claims, &(*seeds.start()..=*seeds.start()), &args.making, On::Sim)?;
+        let simulated = run_all(&jobs, None, |_, outcome| outcome)?;
+        for (outcome, owner) in simulated.into_iter().zip(owners) {
+            if let Some(measured) = outcomes.get_mut(owner) {
+                measured.push(outcome);
+            }
+        }
+    }
+    let judged = paper.claims.judge(on.name(), &observations, &code::ask);
+    let judgements: Vec<Judgement> =
+        judged.into_iter().enumerate().filter(|(i, _)| asked.contains(i)).map(|(_, j)| j).collect();
+    let mut figures: Vec<Shown> = Vec::new();
+    for plan in &plans {
+        let Some(runs) = outcomes.get(plan.scenario.as_str()) else { continue };
+        match plan.draw(runs) {
+            Ok(shown) => figures.push(shown),
+            // On real packets a figure may ask for runs that no claim needs.
+            Err(_) if on.is_real() => {}
+            Err(e) => return Err(Stop::Refused(miette::miette!("{}: {e}", paper.folder.display()))),
+        }
+    }
+    let rows = claims.iter().zip(&judgements).map(|(claim, j)| row(claim, j)).collect();
     let page = Page {
-        title: header.title.clone(),
+        title: titled(&header.title, on),
         intro: format!(
-            "{}, {}. {}\n\n{} runs of {} scenarios, seeds {} to {}.",
+            "{}, {}. {}\n\n{runs} runs of {scenarios} scenarios {}, seeds {} to {}.",
             header.authors.join(", "),
             header.year,
             header.published,
-            runs.len(),
-            paper.scenarios.len(),
+            on.means(),
             seeds.start(),
             seeds.end()
         ),
-        command: format!("narrows reproduce {}", header.short),
+        command: run::repeat(),
         version: env!("CARGO_PKG_VERSION").into(),
-        up: "../index.html".into(),
+        up: if on.is_real() { "../../index.html" } else { "../index.html" }.into(),
         claims: rows,
         figures,
-        runs,
+        runs: outcomes.values().flatten().map(Run::of).collect(),
     };
     Ok(Measured { judgements, page })
+}
+
+fn titled(title: &str, on: On) -> String {
+    if on.is_real() { format!("{title} ({})", on.means()) } else { title.into() }
 }
 
 /// The scenario files a run's name stands for: a run is named after its file.
@@ -200,13 +273,13 @@ fn row(claim: &Claim, j: &Judgement) -> ClaimRow {
     }
 }
 
-fn overview(pages: &[(&Paper, Page)]) -> Index {
-    let entry = |(paper, page): &(&Paper, Page)| {
+fn overview(pages: &[(&Paper, On, Page)]) -> Index {
+    let entry = |(paper, on, page): &(&Paper, On, Page)| {
         let header = &paper.claims.paper;
         let about = format!("{}, {}", header.authors.join(", "), header.year);
         Entry {
-            href: format!("{}/index.html", header.short),
-            title: header.title.clone(),
+            href: format!("{}/index.html", place(paper, *on).display()),
+            title: titled(&header.title, *on),
             about,
             claims: page.claims.clone(),
         }
@@ -214,7 +287,7 @@ fn overview(pages: &[(&Paper, Page)]) -> Index {
     Index {
         title: "Narrows: papers reproduced".into(),
         intro: "Every claim of every paper, measured, beside what was reported.".into(),
-        command: "narrows reproduce".into(),
+        command: run::repeat(),
         version: env!("CARGO_PKG_VERSION").into(),
         reports: pages.iter().map(entry).collect(),
     }
@@ -228,9 +301,10 @@ fn word(v: Verdict) -> &'static str {
     }
 }
 
-fn text(paper: &Paper, judgements: &[Judgement]) -> String {
+fn text(paper: &Paper, on: On, judgements: &[Judgement]) -> String {
     let header = &paper.claims.paper;
-    let mut out = format!("{} ({}, {})\n", header.title, header.authors.join(", "), header.year);
+    let mut out =
+        format!("{} ({}, {}), {}\n", header.title, header.authors.join(", "), header.year, on.means());
     for j in judgements {
         let measured = j.measured.as_deref().unwrap_or("-");
         out += &format!(

@@ -217,19 +217,34 @@ impl Claims {
 
     /// Every measurement with its claim, those compared with included.
     pub fn measurements(&self) -> Vec<(&Claim, &Measurement)> {
-        let mut all = Vec::new();
-        for claim in &self.claims {
-            let mut open: Vec<_> = claim.checks.iter().map(|c| &c.measurement).collect();
-            while let Some(m) = open.pop() {
-                open.extend(m.against.iter().map(|a| &a.with));
-                all.push((claim, m));
-            }
-        }
-        all
+        measurements(&self.claims)
     }
 }
 
+fn measurements<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Vec<(&'a Claim, &'a Measurement)> {
+    let mut all = Vec::new();
+    for claim in claims {
+        let mut open: Vec<_> = claim.checks.iter().map(|c| &c.measurement).collect();
+        while let Some(m) = open.pop() {
+            open.extend(m.against.iter().map(|a| &a.with));
+            all.push((claim, m));
+        }
+    }
+    all
+}
+
+/// Whether some of the claims need the run of `scenario` at the sweep point `given`.
+pub fn need(claims: &[&Claim], scenario: &str, given: &BTreeMap<String, String>) -> bool {
+    let needs = |(_, m): (_, &Measurement)| m.scenario.as_deref() == Some(scenario) && m.admits(given);
+    measurements(claims.iter().copied()).into_iter().any(needs)
+}
+
 impl Measurement {
+    /// Whether a run at this sweep point is one of the selection.
+    fn admits(&self, given: &BTreeMap<String, String>) -> bool {
+        self.filter.iter().all(|(key, condition)| given.get(key).is_some_and(|v| condition.admits(v)))
+    }
+
     /// The unit of the number, as far as it is known before a run: not for series, knees and the code.
     fn unit(&self) -> Option<Unit> {
         if self.against.iter().any(|a| a.comparison != Comparison::Difference) {

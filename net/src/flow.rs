@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Who sends.
 pub enum Sender {
     /// A TCP socket of the kernel's, and what its packets show.
-    Kernel(TcpSource, Observed),
+    Kernel(TcpSource, Box<Observed>),
     /// A TCP of our own, which its watcher looks at.
     Ours(End, SocketId),
     /// A UDP socket of the kernel's.
@@ -340,7 +340,7 @@ impl Cast<'_> {
                     Receiver::Ours(end, id)
                 };
                 let sender = if kernel[0] {
-                    Sender::Kernel(self.source(stage, index, tcp)?, Observed::default())
+                    Sender::Kernel(self.source(stage, index, tcp)?, Box::default())
                 } else {
                     let (end, id) = self.our_source(stage, index, tcp, ledger.clone())?;
                     Sender::Ours(end, id)

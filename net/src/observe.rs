@@ -172,7 +172,8 @@ mod tests {
         for i in [3, 4, 6] {
             assert_eq!(o.received(ms(31), &ack(1, Some(i))), None);
         }
-        (o.sent(ms(40), &data(1)), o.sent(ms(41), &data(2)));
+        o.sent(ms(40), &data(1));
+        o.sent(ms(41), &data(2));
         o.received(ms(50), &ack(5, Some(6)));
         o.sent(ms(51), &data(5)); // the next hole, of the same window
         assert_eq!(o.received(ms(60), &ack(8, None)), None, "Karn's rule");

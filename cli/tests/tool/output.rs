@@ -13,7 +13,8 @@ fn json_of_a_run_has_the_documented_keys() {
         &folder,
         &["run", "small.toml", "--seeds", "4", "--set", "flow.bulk.size=2MB", "--format", "json"],
     );
-    let of_run = "delivered_packets ended_at_s flows given host notes queues scenario seed trace_hash version";
+    let of_run =
+        "delivered_packets ended_at_s flows given host notes queues scenario seed trace_hash version";
     assert_eq!(keys(&o).join(" "), of_run);
     assert_eq!((&o["scenario"], &o["host"], &o["seed"]), (&"small".into(), &"sim".into(), &4.into()));
     assert_eq!(o["given"]["flow.bulk.size"], "2MB");

@@ -285,10 +285,7 @@ impl<'a> Evidence<'a> {
         if of_scenario.is_empty() {
             return Err(Undefined(format!("{scenario} was not run")));
         }
-        let satisfies = |o: &&Observation| {
-            seed.is_none_or(|s| s == o.seed)
-                && m.filter.iter().all(|(key, c)| o.given.get(key).is_some_and(|v| c.admits(v)))
-        };
+        let satisfies = |o: &&Observation| seed.is_none_or(|s| s == o.seed) && m.admits(&o.given);
         let chosen: Vec<_> = of_scenario.into_iter().filter(satisfies).collect();
         if chosen.is_empty() {
             let wanted: Vec<_> = m.filter.iter().map(|(key, c)| format!("{key} {c}")).collect();
