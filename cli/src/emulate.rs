@@ -4,12 +4,14 @@ use crate::work::unwritable;
 use crate::{Stop, note};
 use clap::Args as ClapArgs;
 use narrows_lab::file::{self, FASTEST};
+use narrows_lab::host::Seen;
 use narrows_lab::quantity::Quantity;
 use narrows_net::child::{Signals, code, code_of_failure};
-use narrows_net::emulate::{Account, Direction, Emulation, Error, Path};
+use narrows_net::emulate::{Account, Direction, Emulation, Error, Path, Watch};
 use narrows_net::rootless;
 use narrows_net::servers::Servers;
 use narrows_report::output;
+use narrows_report::pcapng::Pcapng;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
@@ -17,6 +19,7 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(ClapArgs)]
 #[command(after_help = "\
@@ -56,6 +59,9 @@ pub struct Args {
     /// Write the account of what passed as JSON
     #[arg(long, value_name = "FILE")]
     account: Option<PathBuf>,
+    /// Capture what enters and leaves at both ends, as pcapng: interface `inside` is CMD's, `outside` the host side's
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
     /// Say nothing at the end
     #[arg(short, long)]
     quiet: bool,
@@ -97,7 +103,9 @@ fn settings(text: &str) -> Result<Settings, String> {
 }
 
 pub fn emulate(args: Args) -> Result<ExitCode, Stop> {
-    let path = path(&args)?;
+    let mut path = path(&args)?;
+    let capture = args.pcap.as_ref().map(Capture::create).transpose()?;
+    path.watch = capture.as_ref().map(Capture::watch);
     let rootless = !rootless::may_already();
     if rootless {
         rootless::enter().map_err(machine)?; // before any thread is made
@@ -149,11 +157,47 @@ pub fn emulate(args: Args) -> Result<ExitCode, Stop> {
     if !args.quiet {
         note(text(&account).trim_end());
     }
+    if let Some(capture) = capture {
+        capture.finish()?;
+    }
     if let Some(file) = &args.account {
         let json = serde_json::to_string_pretty(&account).map_err(|e| machine(e.into()))? + "\n";
         output::write(file, json.as_bytes()).map_err(|e| unwritable(file, e))?;
     }
     Ok(ExitCode::from(ended))
+}
+
+/// A capture that the gateway's thread writes.
+struct Capture {
+    path: PathBuf,
+    /// The file, until something went wrong with it: then that.
+    file: Arc<Mutex<io::Result<Pcapng>>>,
+}
+
+impl Capture {
+    fn create(path: &PathBuf) -> Result<Capture, Stop> {
+        let file =
+            Pcapng::create(path, &["inside".into(), "outside".into()]).map_err(|e| unwritable(path, e))?;
+        Ok(Capture { path: path.clone(), file: Arc::new(Mutex::new(Ok(file))) })
+    }
+
+    fn watch(&self) -> Watch {
+        let file = self.file.clone();
+        Box::new(move |port, now, packet| {
+            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Ok(Err(e)) = file.as_mut().map(|file| file.packet(port, now, Seen::Bytes(packet))) {
+                *file = Err(e);
+            }
+        })
+    }
+
+    /// After the gateway's end.
+    fn finish(self) -> Result<(), Stop> {
+        let ended = io::Error::other("it has ended");
+        let file =
+            std::mem::replace(&mut *self.file.lock().unwrap_or_else(PoisonError::into_inner), Err(ended));
+        file.and_then(Pcapng::finish).map_err(|e| unwritable(&self.path, e))
+    }
 }
 
 fn machine(e: io::Error) -> Stop {
@@ -196,7 +240,7 @@ duration = \"1s\"
 "
     );
     let scenario = file::parse("--rate, --delay, ... as a scenario file", &text)?;
-    Ok(Path { scenario, seed: args.seed })
+    Ok(Path { scenario, seed: args.seed, watch: None })
 }
 
 /// One direction in TOML.

@@ -3,6 +3,7 @@
 
 use crate::build;
 use crate::clock::{Clock, Lateness, Scheduling, hurry};
+use crate::frame::Frame;
 use crate::gateway::{Across, Control, Gateway, Inside};
 use crate::layer::Layer;
 use crate::namespace::Namespace;
@@ -26,7 +27,12 @@ pub struct Path {
     pub scenario: Scenario,
     /// For whatever is random.
     pub seed: u64,
+    /// Is shown every packet, as it enters or leaves at port 0, the program's, or port 1, the host side's.
+    pub watch: Option<Watch>,
 }
+
+/// Is shown packets: at which port, when, and their bytes.
+pub type Watch = Box<dyn FnMut(usize, Time, &[u8]) + Send>;
 
 /// Why there is no emulated path.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +65,7 @@ impl Emulation {
         let built = build::build(&path.scenario, path.seed)?;
         let Layer { inside, outside, host, host6, near, far, far_name } = Layer::new(mtus)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let mut until = Until(stop.clone());
+        let mut until = Until { stop: stop.clone(), watch: path.watch };
         let gateway = thread::Builder::new().name("gateway".into()).spawn(move || {
             let scheduling = hurry();
             let across = Across([0, 1].map(|way| built.network.way(way)));
@@ -98,11 +104,28 @@ fn kernel_drops(device: &str) -> io::Result<u64> {
     Ok(counts.and_then(|c| c.split_whitespace().nth(11)?.parse().ok()).unwrap_or(0))
 }
 
-struct Until(Arc<AtomicBool>);
+struct Until {
+    stop: Arc<AtomicBool>,
+    watch: Option<Watch>,
+}
+
+impl Until {
+    fn show(&mut self, port: usize, now: Time, frame: &Frame) {
+        if let Some(watch) = &mut self.watch {
+            watch(port, now, frame.bytes());
+        }
+    }
+}
 
 impl Control for Until {
     fn look(&mut self, _now: Time, _inside: &mut Inside) -> ControlFlow<()> {
-        if self.0.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+    fn enters(&mut self, port: usize, now: Time, frame: &Frame) {
+        self.show(port, now, frame);
+    }
+    fn leaves(&mut self, port: usize, now: Time, frame: &Frame) {
+        self.show(port, now, frame);
     }
 }
 
