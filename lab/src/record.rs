@@ -84,8 +84,8 @@ pub struct Recorder {
 /// The unit of what a controller's `inspect` shows.
 fn unit_of(quantity: &str) -> &'static str {
     match quantity {
-        "t_msrd_th" | "bandwidth" => "bit/s",
-        "t_minrtt" | "min_rtt" => "s",
+        "t_msrd_th" | "bandwidth" | "pacing_rate" => "bit/s",
+        "t_minrtt" | "min_rtt" | "srtt" => "s",
         "mode" => "",
         _ => "B",
     }
