@@ -138,5 +138,8 @@ pub fn run(job: &Job, watch: &mut dyn Watch) -> Result<Outcome, Stop> {
         On::Linux => Host::Linux,
     };
     narrows_net::run::run(&job.scenario, host, job.seed, watch, &job.net)
-        .map_err(|e| Stop::Refused(miette::miette!(help = e.help(), "{e}")))
+        .map_err(|e| match e.help() {
+            Some(help) => Stop::Refused(miette::miette!(help = help.to_string(), "{e}")),
+            None => Stop::Refused(miette::miette!("{e}")),
+        })
 }

@@ -85,11 +85,11 @@ pub enum Error {
 }
 
 impl Error {
-    /// What to do about it.
-    pub fn help(&self) -> String {
+    /// What to do about it, where the message does not say so.
+    pub fn help(&self) -> Option<&str> {
         match self {
-            Error::Refused(_) => "the simulator has no such limit: --on sim".into(),
-            Error::Unable { help, .. } => help.clone(),
+            Error::Refused(_) => None,
+            Error::Unable { help, .. } => Some(help),
         }
     }
 
@@ -135,7 +135,7 @@ pub fn run(
 ) -> Result<Outcome, Error> {
     let hosts = scenario.nodes.iter().filter(|n| !n.router).count();
     if hosts > MOST_HOSTS {
-        let message = format!("{hosts} hosts are too many on real packets: at most {MOST_HOSTS}");
+        let message = format!("{hosts} hosts are too many for real packets: write at most {MOST_HOSTS}, or run it in the simulator");
         return Err(Refused { path: "host".into(), message }.into());
     }
     if host == Host::Wire && options.kernel_end != KernelEnd::Sender {
