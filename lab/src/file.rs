@@ -60,6 +60,7 @@
 //! `host.KEY`. They go on into algorithms: `flow.bulk.controller.trigger`, `link.A>B.queue.inner.limit`. A `[[flow]]` with a
 //! `count` is addressed as one, by its own name.
 
+mod bottleneck;
 mod edit;
 mod error;
 mod numbers;
@@ -68,6 +69,7 @@ mod resolve;
 pub(crate) mod text;
 mod write;
 
+pub use bottleneck::Bottleneck;
 pub use error::Error;
 pub(crate) use error::Refusal;
 pub use part::{Algorithm, Family, Inner, controller};

@@ -310,6 +310,18 @@ impl<P: Packet + Send> Line<P> {
         if now >= self.busy_until { self.ready(now) } else { Wish::default() }
     }
 
+    /// The largest packet from now on.
+    pub fn set_mtu(&mut self, mtu: Bytes) {
+        self.mtu = mtu.0.min(u32::MAX as u64) as u32;
+    }
+
+    /// How long packets have waited so far.
+    pub fn waits(&self) -> Distribution {
+        let mut waits = self.waits.clone();
+        waits.record_zeros(self.unhindered);
+        waits
+    }
+
     /// What the line has done so far.
     pub fn counters(&self) -> Counters {
         let mut drops = self.drops;

@@ -164,6 +164,11 @@ impl Distribution {
         }
     }
 
+    /// How many values are at most `d`, to the histogram's precision.
+    pub fn up_to(&self, d: Duration) -> u64 {
+        self.0.count_between(0, d.as_micros() as u64)
+    }
+
     /// The quantiles so far, in seconds.
     pub fn quantiles(&self) -> Quantiles {
         let h = &self.0;

@@ -149,7 +149,7 @@ fn backward(link: &Link) -> Result<Line, Refusal> {
     )
 }
 
-fn line(
+pub(super) fn line(
     rate: &Written<Rate>,
     delay: &Written<Duration>,
     mtu: Option<&Written<Bytes>>,
@@ -276,14 +276,23 @@ fn fill_queues(
                     "write bytes, for example 64KiB",
                 )),
             };
-            let reader = part::Reader { family: Family::Queue, defaults: &[], bdp: &bdp, folder };
-            let part = reader.part(queue, &written.span)?;
-            let span = queue.map_or(&written.span, |q| &q.span);
-            holds_a_packet(&part, line.mtu).map_err(|r| r.at(span))?;
-            line.queue = part;
+            line.queue = self::queue(queue, &written.span, line.mtu, &bdp, folder)?;
         }
     }
     Ok(())
+}
+
+/// The queue as written, or the default one, before a line of this MTU. `span` is what to point at if nothing is written.
+pub(super) fn queue(
+    written: Option<&At<Setting>>,
+    span: &Range<usize>,
+    mtu: Bytes,
+    bdp: &dyn Fn() -> Result<Bytes, Refusal>,
+    folder: &Path,
+) -> Result<Part, Refusal> {
+    let part = part::Reader { family: Family::Queue, defaults: &[], bdp, folder }.part(written, span)?;
+    holds_a_packet(&part, mtu).map_err(|r| r.at(written.map_or(span, |q| &q.span)))?;
+    Ok(part)
 }
 
 fn holds_a_packet(queue: &Part, mtu: Bytes) -> Result<(), Refusal> {
@@ -522,7 +531,7 @@ fn udp_flow(flow: &At<Flow>, way: &Way) -> Result<UdpFlow, Refusal> {
     Ok(UdpFlow { rate: speed(rate)?, packet, on })
 }
 
-fn time(written: &Written<Duration>) -> Result<Duration, Refusal> {
+pub(super) fn time(written: &Written<Duration>) -> Result<Duration, Refusal> {
     if written.0 > LONGEST {
         let advice = format!("the most is {}", LONGEST.write());
         return Err(Refusal::new(format!("{} is too long", written.0.write()), advice).at(&written.span));

@@ -138,7 +138,7 @@ fn change(change: &Change) -> String {
     text + " }"
 }
 
-fn part(family: Family, part_: &Part) -> String {
+pub(super) fn part(family: Family, part_: &Part) -> String {
     let Part { name, settings, inner } = part_;
     let mut text = format!("{{ {} = {}", family.key(), quoted(name));
     for (key, value) in &settings.0 {

@@ -2,7 +2,7 @@ use super::DUMBBELL;
 use narrows_core::registry::{Kind, Parameter, Value};
 use narrows_core::units::{Bytes, Rate};
 use narrows_lab::file::{Document, Family, Inner, parse};
-use narrows_lab::scenario::{Change, Scenario, TcpFlow, Transport};
+use narrows_lab::scenario::{Change, Line, Scenario, TcpFlow, Transport};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -271,4 +271,23 @@ proptest! {
             prop_assert!(span.end <= text.len(), "{span:?}");
         }
     }
+}
+
+#[test]
+fn a_standing_bottleneck_is_a_link_without_nodes() {
+    let read = |text: &str| Document { name: "gateway.toml".into(), text: text.into() }.bottleneck();
+    let b = read(
+        "rate = \"8Mbit/s\"\ndelay = \"5ms\"\nqueue = \"fifo:2BDP\"\nrtt = \"10ms\"\nbackward = { rate = \"2Mbit/s\", mtu = \"576B\" }",
+    );
+    let b = b.unwrap();
+    let limit = |line: &Line| line.queue.settings.value("limit").cloned();
+    assert_eq!((b.forward.rate, b.backward.rate), (Rate(8_000_000), Rate(2_000_000)));
+    assert_eq!((b.forward.mtu, b.backward.mtu), (Bytes(1500), Bytes(576)));
+    assert_eq!(limit(&b.forward), Some(Value::Bytes(Bytes(20_000))));
+    assert_eq!(limit(&b.backward), Some(Value::Bytes(Bytes(5_000))));
+    assert_eq!((b.metrics, &*b.user), (None, "nobody"));
+    let text = "rate = \"8Mbit/s\"\ndelay = \"5ms\"\nbackward = { queue = \"fifo:1kB\" }";
+    let error = read(text).unwrap_err();
+    assert!(error.to_string().contains("smaller than one packet"), "{error}");
+    assert_eq!(error.span().map(|s| &text[s]), Some("\"fifo:1kB\""));
 }

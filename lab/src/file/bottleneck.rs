@@ -1,0 +1,117 @@
+//! Reading the configuration of a standing bottleneck: one link of a scenario without its nodes, and what a service needs
+//! beside it.
+//! ```toml
+//! rate = "45Mbit/s"          # of whole IP packets; forward is from the first interface to the second
+//! delay = "5ms"              # one-way
+//! mtu = "1500B"
+//! queue = "fifo:128KiB"      # default fifo:1000p
+//! backward = { rate = "10Mbit/s", queue = "fifo:2BDP" }
+//! rtt = "40ms"               # of the traffic that passes; only queues in BDP need it
+//! metrics = "127.0.0.1:9464" # default: none
+//! user = "nobody"            # whom to become after opening; the default
+//! ```
+
+use super::error::Refusal;
+use super::text::{At, Backward, Change, Setting, Written};
+use super::{Document, Error, resolve};
+use crate::quantity::Quantity;
+use crate::scenario::Line;
+use narrows_core::units::{Bytes, Rate};
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// A checked configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bottleneck {
+    /// From the first interface to the second.
+    pub forward: Line,
+    /// From the second interface to the first.
+    pub backward: Line,
+    /// Where to serve metrics.
+    pub metrics: Option<SocketAddr>,
+    /// Whom to become.
+    pub user: String,
+}
+
+/// The configuration as written: a link's keys, and a service's.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    rate: Written<Rate>,
+    delay: Written<Duration>,
+    mtu: Option<Written<Bytes>>,
+    queue: Option<At<Setting>>,
+    change: Option<Vec<At<Change>>>,
+    backward: Option<Backward>,
+    rtt: Option<Written<Duration>>,
+    metrics: Option<At<String>>,
+    user: Option<At<String>>,
+}
+
+impl Document {
+    /// The bottleneck it configures.
+    pub fn bottleneck(&self) -> Result<Bottleneck, Error> {
+        let read = || {
+            toml::from_str::<Text>(&self.text)
+                .map_err(Refusal::from)
+                .and_then(|t| resolved(&t, self.folder()))
+        };
+        read().map_err(|r| r.within(&self.name, &self.text))
+    }
+}
+
+fn resolved(text: &Text, folder: &Path) -> Result<Bottleneck, Refusal> {
+    let none = Backward::default();
+    let back = text.backward.as_ref().unwrap_or(&none);
+    let changes = [&text.change, &back.change].into_iter().flatten().flatten();
+    if let Some(change) = changes.into_iter().next() {
+        let advice =
+            "leave `change` out; write the new values here when the time has come, and reload (SIGHUP)";
+        return Err(Refusal::new("a standing bottleneck has no timetable", advice).at(&change.span));
+    }
+    let line = |rate: &_, delay: &_, mtu: Option<&_>, queue: Option<&_>| {
+        let mut line = resolve::line(rate, delay, mtu, None)?;
+        let bdp = || match &text.rtt {
+            Some(rtt) => Ok(line.rate.bytes_in(resolve::time(rtt)?)),
+            None => Err(Refusal::new(
+                "a bandwidth-delay product needs a round-trip time",
+                "add for example rtt = \"40ms\", that of the traffic that passes; or write bytes",
+            )),
+        };
+        line.queue = resolve::queue(queue, &(0..0), line.mtu, &bdp, folder)?;
+        Ok::<Line, Refusal>(line)
+    };
+    let (mtu, queue) = (text.mtu.as_ref(), text.queue.as_ref());
+    Ok(Bottleneck {
+        forward: line(&text.rate, &text.delay, mtu, queue)?,
+        backward: line(
+            back.rate.as_ref().unwrap_or(&text.rate),
+            back.delay.as_ref().unwrap_or(&text.delay),
+            back.mtu.as_ref().or(mtu),
+            back.queue.as_ref().or(queue),
+        )?,
+        metrics: text.metrics.as_ref().map(address).transpose()?,
+        user: text.user.as_ref().map_or_else(|| "nobody".into(), |u| u.value.clone()),
+    })
+}
+
+fn address(written: &At<String>) -> Result<SocketAddr, Refusal> {
+    written.parse().map_err(|_| {
+        let message = format!("\"{}\" is no address to serve metrics at", written.value);
+        Refusal::new(message, "write an IP address and a port: metrics = \"127.0.0.1:9464\"")
+            .at(&written.span)
+    })
+}
+
+impl Bottleneck {
+    /// The two lines in one line of text each.
+    pub fn describe(&self) -> [String; 2] {
+        [("forward", &self.forward), ("backward", &self.backward)].map(|(name, line)| {
+            let queue = super::write::part(super::Family::Queue, &line.queue);
+            let (rate, delay, mtu) = (line.rate.write(), line.delay.write(), line.mtu.write());
+            format!("{name}: {rate}, {delay}, MTU {mtu}, queue {queue}")
+        })
+    }
+}
