@@ -46,11 +46,14 @@ pub enum Malformed {
     Field,
     /// The IPv4 header checksum is wrong.
     Checksum,
+    /// The kernel had no room left for it in the ring we read: nobody has seen it.
+    RingFull,
 }
 
 impl Malformed {
     /// All of them, in order.
-    pub const ALL: [Malformed; 3] = [Malformed::Truncated, Malformed::Field, Malformed::Checksum];
+    pub const ALL: [Malformed; 4] =
+        [Malformed::Truncated, Malformed::Field, Malformed::Checksum, Malformed::RingFull];
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
@@ -58,6 +61,7 @@ impl Malformed {
             Malformed::Truncated => "truncated",
             Malformed::Field => "bad_field",
             Malformed::Checksum => "bad_checksum",
+            Malformed::RingFull => "ring_full",
         }
     }
 }
@@ -178,6 +182,11 @@ impl Frame {
     /// What it is.
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Whether a VLAN tag stands before the IP header.
+    pub fn is_tagged(&self) -> bool {
+        self.ip as usize > ETHERNET
     }
 
     /// The same packet as part of flow `flow`, for who knows better than the hash of the 5-tuple.

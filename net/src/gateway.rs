@@ -16,6 +16,8 @@ use crate::port::Port;
 use narrows_core::Time;
 use narrows_core::packet::Packet;
 use narrows_core::qdisc::{Backlog, DropReason};
+use narrows_lab::line::Queue;
+use narrows_lab::scenario;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use std::collections::BTreeMap;
@@ -106,6 +108,24 @@ pub struct Inside {
     pub accounts: Accounts,
     /// How late packets left.
     pub lateness: Lateness,
+    /// Packets due at ports, between network and port.
+    due: Vec<(usize, Time, Frame)>,
+}
+
+impl Inside {
+    /// A line becomes `new` at once, its queue only if one is given. No packet in it is lost.
+    pub fn reconfigure(
+        &mut self,
+        now: Time,
+        line: usize,
+        new: &scenario::Line,
+        queue: Option<Queue<Frame>>,
+        control: &mut dyn Control,
+    ) {
+        let Inside { network, accounts, due, .. } = self;
+        network.reconfigure(now, line, new.rate, new.delay, queue, &mut Collect { due, accounts, control });
+        network.set_mtu(line, new.mtu);
+    }
 }
 
 /// Ports, the network between them, and the clock.
@@ -119,8 +139,6 @@ pub struct Gateway {
     pub inside: Inside,
     /// Ports that may have something, as the last sleep ended.
     readable: Vec<bool>,
-    /// Packets due at ports, between network and port.
-    due: Vec<(usize, Time, Frame)>,
 }
 
 impl Gateway {
@@ -138,16 +156,8 @@ impl Gateway {
             sent_bytes: vec![0; n],
             ..Accounts::default()
         };
-        let inside = Inside { network, accounts, lateness: Lateness::default() };
-        Gateway {
-            ports,
-            gone: vec![false; n],
-            readable: vec![true; n],
-            directions,
-            clock,
-            inside,
-            due: Vec::new(),
-        }
+        let inside = Inside { network, accounts, lateness: Lateness::default(), due: Vec::new() };
+        Gateway { ports, gone: vec![false; n], readable: vec![true; n], directions, clock, inside }
     }
 
     /// Moves packets until `control` says `Break`.
@@ -199,8 +209,8 @@ impl Gateway {
         if !self.readable[port] {
             return Ok(());
         }
-        let Gateway { ports, directions, clock, inside, due, .. } = self;
-        let Inside { network, accounts, .. } = inside;
+        let Gateway { ports, directions, clock, inside, .. } = self;
+        let Inside { network, accounts, due, .. } = inside;
         let now = clock.now();
         let done = ports[port].receive(now, &mut |frame| {
             accounts.received[port] += 1;
@@ -210,6 +220,9 @@ impl Gateway {
             };
             if let Some(kind) = kind_name(frame.kind()) {
                 *accounts.kinds.entry(kind).or_default() += 1;
+            }
+            if frame.is_tagged() {
+                *accounts.kinds.entry(VLAN).or_default() += 1;
             }
             control.enters(port, now, &frame);
             match directions.way(port, frame) {
@@ -227,8 +240,8 @@ impl Gateway {
     }
 
     fn send_due(&mut self, control: &mut dyn Control) {
-        let Gateway { ports, clock, inside, due, gone, .. } = self;
-        let Inside { network, accounts, lateness } = inside;
+        let Gateway { ports, clock, inside, gone, .. } = self;
+        let Inside { network, accounts, lateness, due } = inside;
         let until = clock.now() + EARLY;
         network.advance(until, &mut Collect { due, accounts, control });
         if due.is_empty() {
@@ -256,6 +269,8 @@ impl Gateway {
 
 /// A packet for nobody here.
 const NO_WAY: &str = "no_way";
+/// A packet with a VLAN tag, whatever it is beside that.
+const VLAN: &str = "vlan";
 
 fn kind_name(kind: Kind) -> Option<&'static str> {
     match kind {

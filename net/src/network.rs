@@ -6,8 +6,8 @@
 //! packet leaves late; it never becomes bandwidth that was not used.
 
 use crate::frame::Frame;
-use narrows_core::Time;
 use narrows_core::qdisc::{Backlog, DropReason};
+use narrows_core::{Bytes, Time};
 use narrows_lab::agenda::Agenda;
 use narrows_lab::line::{Carried, Line, Queue, Wish};
 use narrows_lab::outcome::QueueSummary;
@@ -141,6 +141,11 @@ impl Network {
             let wish = self.lines[line].replace(self.now, queue);
             self.settle(line, wish, tap);
         }
+    }
+
+    /// The largest packet of a line changes now.
+    pub fn set_mtu(&mut self, line: usize, mtu: Bytes) {
+        self.lines[line].set_mtu(mtu);
     }
 
     /// Each line in numbers, under these names.

@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 
 pub mod end;
 pub mod ring;
+pub mod segment;
 pub mod tun;
 
 /// Takes what comes in: a frame, or why it is none.
