@@ -18,6 +18,8 @@
 //! | [`rootless`] | a user namespace where we are not root |
 //! | [`gateway`] | the loop that moves packets between ports by the real clock |
 //! | [`run`] | a scenario in real time: `stage` (namespaces, devices), `linux` and `wire` (the kernel's ends and ours), `flow` and `observe` (what is counted) |
+//! | [`standing`] | a bottleneck between two existing interfaces, for as long as it is wanted |
+//! | [`privilege`] | giving up privileges |
 //! | [`clock`] | the clock, how late we are by it, real-time scheduling |
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the one place that reads the clock
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -37,9 +39,11 @@ pub mod netlink;
 pub mod network;
 mod observe;
 pub mod port;
+pub mod privilege;
 pub mod rootless;
 pub mod run;
 pub mod servers;
 pub mod socket;
 mod stage;
+pub mod standing;
 mod wire;
