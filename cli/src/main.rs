@@ -7,18 +7,20 @@
 //! | `on` | where runs are made: in virtual time, or with real packets |
 //! | `reproduce` | `narrows reproduce [PAPER]`, `narrows claims` |
 //! | `emulate` | `narrows emulate -- CMD` |
+//! | `gateway` | `narrows gateway`: a standing bottleneck between two interfaces |
 //! | `list` | `narrows list`, `schema`, `completions` |
 //! | `work` | many runs at once, with progress, stopped by Ctrl-C |
 //! | `json` | the documented JSON of `run` |
 //! | `code` | what claims may ask of the code itself |
 //!
-//! Exit codes: 0 good; 1 a claim's verdict is not the recorded one; 2 wrong use or input; 130 interrupted.
+//! Exit codes: 0 good; 1 a claim's verdict is not the recorded one, or a running gateway had to end; 2 wrong use or input; 130 interrupted.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // it faces a person: progress needs the clock
 
 mod code;
 mod compare;
 mod emulate;
+mod gateway;
 mod json;
 mod list;
 mod on;
@@ -48,6 +50,8 @@ enum Command {
     Compare(compare::Args),
     /// Run a program behind an emulated path, on real packets
     Emulate(emulate::Args),
+    /// Stand as a bottleneck between two existing interfaces, until a signal ends it
+    Gateway(gateway::Args),
     /// Reproduce papers: run their scenarios, measure every claim, draw their figures
     Reproduce(reproduce::Args),
     /// List the claims of the papers, and the verdicts last recorded
@@ -131,6 +135,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::compare(args),
         Command::Emulate(args) => emulate::emulate(args),
+        Command::Gateway(args) => gateway::gateway(args),
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Claims(args) => reproduce::claims(args),
         Command::List(args) => list::list(args),

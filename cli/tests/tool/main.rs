@@ -4,6 +4,7 @@
 mod captures;
 mod emulate;
 mod hosts;
+mod gateway;
 mod output;
 mod refused;
 mod repeat;
