@@ -171,7 +171,7 @@ pub struct Direction {
 
 impl Account {
     fn of(inside: Inside, now: Time, scheduling: Scheduling) -> Account {
-        let Inside { mut network, accounts, lateness } = inside;
+        let Inside { mut network, accounts, lateness, .. } = inside;
         let named = |counts: &BTreeMap<&str, u64>| counts.iter().map(|(k, n)| (k.to_string(), *n)).collect();
         let names = ["up".to_string(), "down".to_string()];
         let mut queues = network.summaries(&names, now).into_iter();

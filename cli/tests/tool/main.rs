@@ -3,8 +3,8 @@
 
 mod captures;
 mod emulate;
-mod hosts;
 mod gateway;
+mod hosts;
 mod output;
 mod refused;
 mod repeat;
