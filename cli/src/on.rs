@@ -137,9 +137,8 @@ pub fn run(job: &Job, watch: &mut dyn Watch) -> Result<Outcome, Stop> {
         On::Wire => Host::Wire,
         On::Linux => Host::Linux,
     };
-    narrows_net::run::run(&job.scenario, host, job.seed, watch, &job.net)
-        .map_err(|e| match e.help() {
-            Some(help) => Stop::Refused(miette::miette!(help = help.to_string(), "{e}")),
-            None => Stop::Refused(miette::miette!("{e}")),
-        })
+    narrows_net::run::run(&job.scenario, host, job.seed, watch, &job.net).map_err(|e| match e.help() {
+        Some(help) => Stop::Refused(miette::miette!(help = help.to_string(), "{e}")),
+        None => Stop::Refused(miette::miette!("{e}")),
+    })
 }

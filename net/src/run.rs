@@ -135,7 +135,9 @@ pub fn run(
 ) -> Result<Outcome, Error> {
     let hosts = scenario.nodes.iter().filter(|n| !n.router).count();
     if hosts > MOST_HOSTS {
-        let message = format!("{hosts} hosts are too many for real packets: write at most {MOST_HOSTS}, or run it in the simulator");
+        let message = format!(
+            "{hosts} hosts are too many for real packets: write at most {MOST_HOSTS}, or run it in the simulator"
+        );
         return Err(Refused { path: "host".into(), message }.into());
     }
     if host == Host::Wire && options.kernel_end != KernelEnd::Sender {

@@ -1,6 +1,9 @@
 //! Two namespaces, a TUN device in each, and a gateway between them: real packets of the kernel's cross our network.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod injector;
+
+use injector::Injector;
 use narrows_core::qdisc::fifo::Fifo;
 use narrows_core::{Bytes, Rate, Time};
 use narrows_lab::line::{Line, Queue};
@@ -161,37 +164,6 @@ fn a_gateway_whose_device_is_removed_ends_with_an_error() {
     assert!(gateway.is_finished(), "it does not wait for a device that is gone");
 }
 
-/// Sends whole IP packets, or what is none, out at the near device, past all of the kernel's checks.
-struct Injector(socket2::Socket);
-
-impl Injector {
-    fn new(at: &Namespace) -> Injector {
-        let open = || {
-            let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)?;
-            let index = nix::net::if_::if_nametoindex("path0")?;
-            // SAFETY: the storage is larger than any socket address, and `len` is that of the one written.
-            #[allow(unsafe_code)] // a link-layer address has no safe constructor
-            let (_, address) = unsafe {
-                socket2::SockAddr::try_init(|storage, len| {
-                    let address = storage.cast::<libc::sockaddr_ll>();
-                    (*address).sll_family = libc::AF_PACKET as u16;
-                    (*address).sll_protocol = (libc::ETH_P_IP as u16).to_be();
-                    (*address).sll_ifindex = index as i32;
-                    *len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-                    Ok(())
-                })
-            }?;
-            socket.bind(&address)?;
-            Ok(socket)
-        };
-        Injector(at.enter(open).unwrap())
-    }
-
-    fn send(&self, packet: &[u8]) {
-        assert_eq!(self.0.send(packet).unwrap(), packet.len());
-    }
-}
-
 /// An IPv4 packet of UDP to 10.9.0.2, with this fragment field.
 fn ipv4(fragment: u16, payload: &[u8]) -> Vec<u8> {
     let length = (20 + payload.len()) as u16;
@@ -216,27 +188,27 @@ fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
 #[test]
 fn bad_and_unusual_packets_are_counted_under_their_names_and_harm_nothing() {
     let Some(path) = Path::new() else { return };
-    let inject = Injector::new(&path.ends[0]);
+    let inject = Injector::new(&path.ends[0], "path0").unwrap();
     let udp = [0, 9, 0, 9, 0, 8, 0, 0];
     let whole = ipv4(0, &udp);
     for n in [1, 2, 19, 27] {
-        inject.send(&whole[..n]); // 1 byte, half a header, and less than its length says
+        inject.send(&whole[..n]).unwrap(); // 1 byte, half a header, and less than its length says
     }
-    inject.send(&ipv6(17, &udp)[..39]);
+    inject.send(&ipv6(17, &udp)[..39]).unwrap();
     let mut version = whole.clone();
     version[0] = 0x95;
-    inject.send(&version);
+    inject.send(&version).unwrap();
     let mut short_header = whole.clone();
     short_header[0] = 0x41;
-    inject.send(&short_header);
+    inject.send(&short_header).unwrap();
     let mut checksum = whole.clone();
     checksum[10] ^= 1;
-    inject.send(&checksum);
-    inject.send(&ipv4(0x2000, &udp)); // a first fragment, and a second one
-    inject.send(&ipv4(0x0001, &udp));
-    inject.send(&ipv6(44, &[17, 0, 0, 1, 0, 0, 0, 1, 0, 9, 0, 9, 0, 8, 0, 0])); // a fragment header
-    inject.send(&ipv6(0, &[17, 0, 1, 4, 0, 0, 0, 0, 0, 9, 0, 9, 0, 8, 0, 0])); // hop-by-hop options
-    inject.send(&whole);
+    inject.send(&checksum).unwrap();
+    inject.send(&ipv4(0x2000, &udp)).unwrap(); // a first fragment, and a second one
+    inject.send(&ipv4(0x0001, &udp)).unwrap();
+    inject.send(&ipv6(44, &[17, 0, 0, 1, 0, 0, 0, 1, 0, 9, 0, 9, 0, 8, 0, 0])).unwrap(); // a fragment header
+    inject.send(&ipv6(0, &[17, 0, 1, 4, 0, 0, 0, 0, 0, 9, 0, 9, 0, 8, 0, 0])).unwrap(); // hop-by-hop options
+    inject.send(&whole).unwrap();
     thread::sleep(Duration::from_millis(100));
     let (accounts, inside) = path.close();
     let refused: Vec<_> = accounts.refused.iter().map(|(k, n)| (*k, *n)).collect();
