@@ -13,7 +13,8 @@
 //! | `json` | the documented JSON of `run` |
 //! | `code` | what claims may ask of the code itself |
 //!
-//! Exit codes: 0 good; 1 a claim's verdict is not the recorded one, or a running gateway had to end; 2 wrong use or input; 130 interrupted.
+//! Exit codes: 0 good; 1 a claim's verdict is not the recorded one, or a running gateway had to end; 2 wrong use or input; 130 interrupted. `emulate` has its
+//! program's.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // it faces a person: progress needs the clock
 

@@ -182,7 +182,7 @@ impl Gateway {
     fn sleep(&mut self, control: Option<Time>) -> io::Result<()> {
         let wakes = self.ports.iter().filter_map(|p| p.wake_at()).chain(control).min().unwrap_or(Time::MAX);
         let now = self.clock.now();
-        let early = self.inside.network.next_at() - EARLY / 2;
+        let early = self.inside.network.due_at() - EARLY / 2;
         let nap = early.min(wakes).since(now).min(LONGEST_SLEEP);
         let mut fds = Vec::with_capacity(self.ports.len());
         for ((port, gone), readable) in self.ports.iter().zip(&self.gone).zip(&mut self.readable) {

@@ -111,6 +111,16 @@ impl Network {
         self.agenda.next().0
     }
 
+    /// No packet comes out before this: until then [`Network::advance`] may as well wait, since what happens inside meanwhile
+    /// happens at its own instant in any case. A transmitter that becomes free behind packets under way is no reason to wake.
+    pub fn due_at(&self) -> Time {
+        let out = |line: usize| match self.agenda.at(2 * line + 1) {
+            Time::MAX => self.agenda.at(2 * line),
+            arrival => arrival,
+        };
+        (0..self.lines.len()).map(out).min().unwrap_or(Time::MAX)
+    }
+
     /// The lines, for accounts.
     pub fn lines(&self) -> &[Line<Frame>] {
         &self.lines
@@ -275,6 +285,22 @@ mod tests {
         network.advance(Time::from_millis(100), &mut seen);
         // 1250 bytes: 0.1 ms at 100 Mbit/s, 1 ms at 10 Mbit/s.
         assert_eq!(seen.delivered, [(Time::from_nanos(5_100_000), 1)]);
+    }
+
+    #[test]
+    fn nothing_comes_out_before_it_is_due_and_no_transmitter_wakes_the_host() {
+        let (mut network, mut seen) = (network("\"fifo:10p\""), Seen::default());
+        let way = network.way(0);
+        (1..=10).for_each(|n| network.arrive(Time::ZERO, way, frame(n, 1230), &mut seen));
+        let mut wakes = 0;
+        while network.due_at() < Time::MAX {
+            let (due, before) = (network.due_at(), seen.delivered.len());
+            network.advance(due - Duration::from_nanos(1), &mut seen);
+            assert_eq!(seen.delivered.len(), before);
+            network.advance(due, &mut seen);
+            wakes += 1;
+        }
+        assert_eq!((seen.delivered.len(), wakes), (10, 20), "one wake for each packet on each line");
     }
 
     #[test]

@@ -63,7 +63,8 @@ fn its_programs_exit_code_is_its_own() {
 fn a_round_trip_takes_both_delays_and_the_account_says_what_passed() {
     let (port, folder) = (echo().to_string(), Folder::new());
     let file = folder.0.join("account.json").display().to_string();
-    let flags = ["--up", "delay=15ms", "--down", "delay=5ms", "--account", &file];
+    let capture = folder.0.join("path.pcapng").display().to_string();
+    let flags = ["--up", "delay=15ms", "--down", "delay=5ms", "--account", &file, "--pcap", &capture];
     let Some(output) = emulate(&flags, &["env", &format!("PORT={port}"), "bash", "-c", PING]) else { return };
     let (host, ms, word) = pinged(&output);
     assert!(host.starts_with("100.") && word == "h", "{host} {word}");
@@ -75,6 +76,9 @@ fn a_round_trip_takes_both_delays_and_the_account_says_what_passed() {
     let account: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(account["directions"][0]["sent"], 2);
     assert_eq!(account["directions"][1]["queue"]["arrived"], 2);
+    let captured = fs::read(&capture).unwrap();
+    let packets = captured.windows(6).filter(|w| *w == b"hello\n").count();
+    assert_eq!((&captured[..4], packets), (&[0x0A, 0x0D, 0x0D, 0x0A][..], 4), "there and back, at both ends");
 }
 
 #[test]
