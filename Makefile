@@ -18,24 +18,29 @@ reproduce: build
 test: tools lint unit deny fuzz verdicts pages
 	@echo "make test: all of it passed"
 
-build: compiler
-	$(CARGO) build --release --locked -p narrows
+build: compiler kernel-tools
+	$(CARGO) build --release --locked -p narrows $$(./.ci/without-kernel)
 
 # A linker is all that Rust lacks on a fresh Debian machine.
 .PHONY: compiler
 compiler:
 	@command -v cc >/dev/null || ./.ci/packages gcc libc6-dev
 
-tools: compiler
+# What the programs for the Linux kernel are compiled with; where it cannot be had, the tool is built without `narrows kernel`.
+.PHONY: kernel-tools
+kernel-tools:
+	@./.ci/packages clang libelf-dev zlib1g-dev pkg-config make gcc libc6-dev || true
+
+tools: compiler kernel-tools
 	@./.ci/packages tshark chromium g++ fonts-dejavu-core
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked $$(./.ci/without-kernel --workspace) -- -D warnings
 
 # Behind the release build, beside which a test lays the debug build: the same run has one trace hash in both.
 unit: build
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked $$(./.ci/without-kernel --workspace)
 
 # Licences, duplicate and banned crates always; advisories where their database can be fetched.
 deny:

@@ -8,6 +8,7 @@
 //! | `reproduce` | `narrows reproduce [PAPER]`, `narrows claims` |
 //! | `emulate` | `narrows emulate -- CMD` |
 //! | `gateway` | `narrows gateway`: a standing bottleneck between two interfaces |
+//! | `kernel` | `narrows kernel load`, `list`, `unload`, `watch` |
 //! | `list` | `narrows list`, `schema`, `completions` |
 //! | `work` | many runs at once, with progress, stopped by Ctrl-C |
 //! | `json` | the documented JSON of `run` |
@@ -22,7 +23,25 @@ mod code;
 mod compare;
 mod emulate;
 mod gateway;
+#[cfg(feature = "kernel")]
+mod guests;
+/// Built without programs for the kernel, no run brings one.
+#[cfg(not(feature = "kernel"))]
+mod guests {
+    #[derive(Default)]
+    pub struct Guests;
+    impl Guests {
+        pub fn name_for(
+            &mut self,
+            _: &narrows_lab::scenario::TcpFlow,
+        ) -> Result<Option<String>, crate::Stop> {
+            Ok(None)
+        }
+    }
+}
 mod json;
+#[cfg(feature = "kernel")]
+mod kernel;
 mod list;
 mod on;
 mod reproduce;
@@ -57,6 +76,9 @@ enum Command {
     Reproduce(reproduce::Args),
     /// List the claims of the papers, and the verdicts last recorded
     Claims(reproduce::ClaimsArgs),
+    /// Controllers inside the Linux kernel: load, list, unload, watch
+    #[cfg(feature = "kernel")]
+    Kernel(kernel::Args),
     /// List controllers, queue disciplines, stacks, metrics and papers, with their parameters
     List(list::Args),
     /// Print the JSON Schema of scenario files
@@ -139,6 +161,8 @@ fn main() -> ExitCode {
         Command::Gateway(args) => gateway::gateway(args),
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Claims(args) => reproduce::claims(args),
+        #[cfg(feature = "kernel")]
+        Command::Kernel(args) => kernel::kernel(args),
         Command::List(args) => list::list(args),
         Command::Schema => list::schema(),
         Command::Completions { shell } => {

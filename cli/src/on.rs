@@ -1,12 +1,12 @@
 //! Where runs are made: in virtual time, or with real packets on this machine.
 
 use crate::Stop;
+use crate::guests::Guests;
 use crate::work::Job;
 use clap::{Args as ClapArgs, ValueEnum};
-use narrows_kernel::Loaded;
 use narrows_lab::Outcome;
 use narrows_lab::host::Watch;
-use narrows_lab::scenario::{Part, Transport};
+use narrows_lab::scenario::Transport;
 use narrows_net::run::{Host, KernelEnd};
 
 /// What makes a run.
@@ -54,52 +54,24 @@ pub struct Making {
     pub jobs: Option<u16>,
 }
 
-/// Congestion controls that are in the kernel while the runs are made, each with the parameters it was loaded with.
-pub type Guests = Vec<(Part, Loaded)>;
-
 impl Making {
     /// Sends the jobs to `on`. Where the kernel sends with a controller of which we have a program for it (`becc`), that is
     /// loaded, under a name of this process's own, with the scenario's parameters: as long as the guests are kept.
     pub fn prepare(&self, jobs: &mut [Job], on: On) -> Result<Guests, Stop> {
-        let mut guests = Guests::new();
+        let mut guests = Guests::default();
         let kernel_sends = on == On::Linux || (on == On::Wire && self.kernel_end == End::Sender);
         for job in jobs {
             job.on = on;
             job.net.kernel_end = self.kernel_end.into();
             for flow in job.scenario.flows.iter().filter(|_| kernel_sends) {
                 let Transport::Tcp(tcp) = &flow.transport else { continue };
-                if tcp.kernel_controller.is_none()
-                    && let Some(name) = guest(&tcp.controller, &mut guests)?
-                {
+                if let Some(name) = guests.name_for(tcp)? {
                     job.net.kernel_names.insert(flow.name.clone(), name);
                 }
             }
         }
         Ok(guests)
     }
-}
-
-/// The kernel's name for a controller that is loaded for these runs; `None` if we have no program of it.
-fn guest(controller: &Part, guests: &mut Guests) -> Result<Option<String>, Stop> {
-    let Some(program) = narrows_kernel::by_name(&controller.name) else { return Ok(None) };
-    let inner = controller.inner.as_ref().map(|part| part.name.as_str());
-    if inner != program.entry.decorates {
-        return Err(Stop::Refused(miette::miette!(
-            help = "leave `inner` out, or run it in the simulator: --on sim",
-            "in the kernel {} goes around {} only",
-            controller.name,
-            program.entry.decorates.unwrap_or("nothing"),
-        )));
-    }
-    if let Some((_, loaded)) = guests.iter().find(|(part, _)| part == controller) {
-        return Ok(Some(loaded.name().to_string()));
-    }
-    // The kernel has one list of names for all namespaces, of at most 15 characters.
-    let name = format!("nw{}_{}", std::process::id(), guests.len());
-    let loaded = narrows_kernel::load(program, &name, &controller.settings)
-        .map_err(|e| Stop::Refused(miette::miette!(help = e.advice, "{}", e.message)))?;
-    guests.push((controller.clone(), loaded));
-    Ok(Some(name))
 }
 
 impl On {

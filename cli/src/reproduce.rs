@@ -2,7 +2,8 @@
 //! reported. On real packets only what claims for that host need is run, and the simulator's curves are drawn beside it.
 //! `narrows claims` shows what is recorded.
 
-use crate::on::{Guests, Making, On};
+use crate::guests::Guests;
+use crate::on::{Making, On};
 use crate::work::{Job, jobs, run_all, unwritable};
 use crate::{Format, Stop, code, note, run, say, seeds};
 use clap::Args as ClapArgs;

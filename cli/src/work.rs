@@ -71,7 +71,7 @@ pub fn jobs(
 }
 
 /// Set by Ctrl-C; runs look at it now and then.
-fn interrupted() -> &'static AtomicBool {
+pub fn interrupted() -> &'static AtomicBool {
     static FLAG: AtomicBool = AtomicBool::new(false);
     static HANDLER: std::sync::Once = std::sync::Once::new();
     HANDLER.call_once(|| {

@@ -32,12 +32,14 @@ const volatile u32 pacing = 1;
 struct estimator {
 	u64 rates[SLOTS]; /* the most of each round, bit/s */
 	u64 bandwidth;    /* the most of those that count */
-	u64 last;         /* the last sample: what is left when none counts */
+	u64 last_megabits; /* the last sample, over last_us: what is left when none counts */
+	u64 paced;         /* window (bytes) << 32 | RTT (us) that the pacing rate was made of */
 	u64 full;
 	u64 min_at, drain_until; /* microseconds */
 	u32 full_rounds, round, round_end;
 	u32 min_rtt, last_rtt, recent[RISEN_SAMPLES], samples; /* microseconds; no min_rtt yet: 0 */
 	u32 clean, least; /* draining: the round after which samples are clean, the least clean one (0: none) */
+	u32 last_us;
 	u8 draining;
 };
 
@@ -65,13 +67,22 @@ static inline void note_rtt(struct estimator *e, u64 now, u32 rtt)
 		e->least = rtt;
 }
 
-static inline void note_rate(struct estimator *e, u64 rate)
+/* Bits over microseconds. Most samples are no larger than what their round has seen: those are told without a division. */
+static inline void note_rate(struct estimator *e, u64 megabits, u32 us, bool app_limited)
 {
-	u64 *slot = &e->rates[e->round % SLOTS];
+	u64 *slot = &e->rates[e->round % SLOTS], rate;
 
-	*slot = max(*slot, rate);
-	e->last = rate;
-	e->bandwidth = max(e->bandwidth, rate);
+	if (megabits >= (*slot + 1) * us) {
+		rate = megabits / us;
+		if (app_limited && rate <= e->bandwidth)
+			return;
+		*slot = rate;
+		e->bandwidth = max(e->bandwidth, rate);
+	} else if (app_limited) {
+		return;
+	}
+	e->last_megabits = megabits;
+	e->last_us = us;
 }
 
 static inline void next_round(struct estimator *e)
@@ -83,7 +94,7 @@ static inline void next_round(struct estimator *e)
 	for (u32 i = 0; i < SLOTS; i++)
 		if (i <= rate_rounds)
 			most = max(most, e->rates[(e->round - i) % SLOTS]);
-	e->bandwidth = most ? most : e->last;
+	e->bandwidth = most || !e->last_us ? most : e->last_megabits / e->last_us;
 }
 
 /* min + min/8, between 4 and 16 ms more: in nanoseconds, so that nothing is rounded. */
@@ -152,13 +163,11 @@ static inline u64 on_ack(struct tcp_sock *tp, struct estimator *e, const struct 
 		note_rtt(e, s->now, rs->rtt_us);
 	o->rtt_us = rs->rtt_us;
 	if (rs->interval_us > 0 && rs->delivered > 0) {
-		u64 rate = (u64)rs->delivered * s->mss * 8000000 / (u64)rs->interval_us;
-
 		o->delivered = rs->delivered;
 		o->interval_us = rs->interval_us;
 		o->flags |= rs->is_app_limited ? APP_LIMITED : 0;
-		if (e->min_rtt && rs->interval_us >= e->min_rtt && (!rs->is_app_limited || rate > e->bandwidth))
-			note_rate(e, rate);
+		if (e->min_rtt && rs->interval_us >= e->min_rtt)
+			note_rate(e, (u64)rs->delivered * s->mss * 8000000, rs->interval_us, rs->is_app_limited);
 	}
 	if (after(tp->snd_una, e->round_end)) {
 		o->flags |= ROUND_START;
@@ -182,17 +191,20 @@ static inline u32 bound(const struct control_block *b, const struct estimator *e
 }
 
 /* The window over the least RTT; twice over the last RTT while slow start still searches. */
-static inline void pace(struct sock *sk, struct connection *c, const struct estimator *e, u32 mss)
+static inline void pace(struct sock *sk, struct connection *c, struct estimator *e, u32 mss)
 {
 	bool bounded = c->block.snd_swnd < UNLIMITED;
 	u32 rtt = bounded || !e->last_rtt ? e->min_rtt : e->last_rtt;
-	u64 rate;
+	u64 window = (u64)c->written * mss << !bounded, paced = window << 32 | rtt, rate;
 
 	if (!pacing || !rtt) {
 		size_bursts(sk, mss);
 		return;
 	}
-	rate = (u64)c->written * mss * (bounded ? 1000000 : 2000000) / rtt;
+	if (paced == e->paced)
+		return;
+	e->paced = paced;
+	rate = window * 1000000 / rtt;
 	sk->sk_pacing_rate = min(rate, (u64)sk->sk_max_pacing_rate);
 }
 
@@ -293,5 +305,5 @@ struct tcp_congestion_ops controller = {
 	.set_state = (void *)modern_set_state,
 	.cong_control = (void *)modern_cong_control,
 	.flags = TCP_CONG_NON_RESTRICTED,
-	.name = "becc-modern",
+	.name = "becc_modern",
 };

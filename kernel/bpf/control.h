@@ -130,11 +130,11 @@ struct catching_up {
 
 /* After a long silence both callouts only repeat themselves, so whole pairs of updates are skipped; the Rust text skips at the
  * beginning of a catch-up, this one as soon as it can, and both end in the same state. */
-static inline void skip_silence(struct control_block *b, u64 now)
+static inline void skip_silence(struct control_block *b, u64 now, bool probing)
 {
 	u64 pair = 2 * update_us;
 
-	if (b->t_acked || b->t_msrd_th || b->mode == NOT_UPDATE || now < b->next_update + 2 * pair)
+	if (b->t_acked || b->t_msrd_th || (probing && b->mode == NOT_UPDATE) || now < b->next_update + 2 * pair)
 		return;
 	b->next_update += ((now - b->next_update) / pair - 1) * pair;
 	if (b->next_update > b->next_timer)
@@ -145,7 +145,7 @@ static long callout(u32 index, struct catching_up *c)
 {
 	struct control_block *b = c->block;
 
-	skip_silence(b, c->now);
+	skip_silence(b, c->now, c->probing);
 	if (min(b->next_timer, b->next_update) > c->now)
 		return 1;
 	if (b->next_timer <= b->next_update) {

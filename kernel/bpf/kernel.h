@@ -14,7 +14,7 @@ typedef unsigned long long u64, __u64;
 
 /* linux/bpf.h: map types and flags. */
 enum { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_SK_STORAGE = 24, BPF_MAP_TYPE_RINGBUF = 27 };
-enum { BPF_F_NO_PREALLOC = 1, BPF_SK_STORAGE_GET_F_CREATE = 1, BPF_RB_NO_WAKEUP = 1 };
+enum { BPF_F_NO_PREALLOC = 1, BPF_SK_STORAGE_GET_F_CREATE = 1 };
 
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -25,6 +25,7 @@ enum { BPF_F_NO_PREALLOC = 1, BPF_SK_STORAGE_GET_F_CREATE = 1, BPF_RB_NO_WAKEUP 
 
 /* include/net/tcp.h, include/net/sock.h */
 enum tcp_ca_state { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
+enum tcp_ca_event { CA_EVENT_TX_START };
 enum { TCP_CONG_NON_RESTRICTED = 1, SK_PACING_NEEDED = 1 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -111,7 +112,9 @@ struct tcp_sock {
 	struct tcp_options_received rx_opt;
 };
 
-struct ack_sample;
+struct ack_sample {
+	u32 pkts_acked;
+};
 
 struct rate_sample {
 	u32 prior_delivered;
@@ -131,7 +134,7 @@ struct tcp_congestion_ops {
 	u32 (*undo_cwnd)(struct sock *sk);
 	void (*set_state)(struct sock *sk, u8 new_state);
 	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
-	void (*cwnd_event)(struct sock *sk, int event);
+	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event event);
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	void (*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs);
 	u32 flags;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /* For measuring what ours cost (examples/cost.rs): the kernel's own cubic behind the same trampolines as ours, so that the kernel
- * counts the time of both alike, and a filter that loses one packet in so many. */
+ * counts the time of both alike. */
 #include "kernel.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -10,7 +10,7 @@ extern void cubictcp_init(struct sock *sk) __ksym;
 extern u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym;
 extern void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
 extern void cubictcp_state(struct sock *sk, u8 new_state) __ksym;
-extern void cubictcp_cwnd_event(struct sock *sk, int event) __ksym;
+extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym;
 extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __ksym;
 extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
 
@@ -39,7 +39,7 @@ void BPF_PROG(cubic_state, struct sock *sk, u8 new_state)
 }
 
 SEC("struct_ops")
-void BPF_PROG(cubic_cwnd_event, struct sock *sk, int event)
+void BPF_PROG(cubic_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 {
 	cubictcp_cwnd_event(sk, event);
 }
@@ -67,19 +67,3 @@ struct tcp_congestion_ops controller = {
 	.undo_cwnd = (void *)cubic_undo_cwnd,
 	.name = "nkcostcubic",
 };
-
-struct __sk_buff {
-	u32 len;
-};
-
-#define LOSE_ONE_IN 4000
-
-u32 passed;
-
-SEC("tc")
-int lose(struct __sk_buff *packet)
-{
-	if (packet->len > 1000 && ++passed % LOSE_ONE_IN == 0)
-		return 2; /* TC_ACT_SHOT */
-	return -1;        /* TC_ACT_UNSPEC */
-}

@@ -167,11 +167,12 @@ fn about(program: &Program, settings: &Settings) -> Vec<u8> {
 }
 
 fn check_name(name: &str) -> Result<(), Error> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_'; // bpf_obj_name_cpy in the kernel; a dot is no file name there
     if (1..=15).contains(&name.len()) && name.chars().all(fits) {
         return Ok(());
     }
-    let advice = "the kernel takes 1 to 15 letters, digits, `-` and `_`: write for example --as becc3";
+    let advice =
+        "the kernel takes 1 to 15 letters, digits and `_` of a BPF program: write for example --as becc3";
     Err(Error::new(format!("`{name}` cannot name a congestion control"), advice))
 }
 
@@ -207,7 +208,7 @@ fn refused(e: libbpf_rs::Error) -> Error {
     }
     let last = told.iter().rev().take(8).rev().copied().collect::<Vec<_>>().join("\n  ");
     Error::new(
-        format!("the kernel refused the program ({e})\n  {last}"),
+        format!("the kernel refused the program ({e:#})\n  {last}"),
         "report this with the output of `uname -r`",
     )
 }

@@ -53,9 +53,14 @@ pub fn by_name(name: &str) -> Option<&'static Program> {
 }
 
 impl Program {
-    /// What it is called, and the name it is loaded under if no other is asked for.
+    /// What it is called here.
     pub fn name(&self) -> &'static str {
         self.entry.name
+    }
+
+    /// The name to load it under if no other is asked for: the kernel takes no `-`.
+    pub fn kernel_name(&self) -> String {
+        self.name().replace('-', "_")
     }
 
     /// The parameters it takes.

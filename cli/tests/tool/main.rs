@@ -5,6 +5,8 @@ mod captures;
 mod emulate;
 mod gateway;
 mod hosts;
+#[cfg(feature = "kernel")]
+mod kernel;
 mod output;
 mod refused;
 mod repeat;

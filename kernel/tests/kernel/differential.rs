@@ -242,10 +242,11 @@ fn compare(program: &str, given: &[(&str, &str)], rows: &[Row]) -> Result<(), St
 fn record(of: &str, mark: char, given: &[(&str, &str)], nature: Nature, time: Duration) -> Vec<Vec<Row>> {
     let loaded = load(of, mark, given);
     let mut watch = loaded.watch(Duration::ZERO).expect("a ring buffer");
-    let path = Path::new(nature);
+    let mut path = Path::new(nature);
+    path.pause = SILENCE;
     let transfers: Vec<_> = (0..2).map(|_| path.transfer(Some(&name(mark)), time)).collect();
     let mut connections: BTreeMap<u32, Vec<Row>> = BTreeMap::new();
-    let (deadline, mut closed) = (Instant::now() + time + Duration::from_secs(5), 0);
+    let (deadline, mut closed) = (Instant::now() + time + SILENCE + Duration::from_secs(5), 0);
     while closed < 2 && Instant::now() < deadline {
         for event in watch.poll(Duration::from_millis(100)).expect("events") {
             closed += u32::from(event.kind() == Kind::Closed);
@@ -257,11 +258,14 @@ fn record(of: &str, mark: char, given: &[(&str, &str)], nature: Nature, time: Du
     connections.into_values().collect()
 }
 
+/// Long enough for `update_period = 100ms` to skip in.
+const SILENCE: Duration = Duration::from_millis(900);
+
 const LOSSY: Nature =
     Nature { bits_per_second: 30e6, one_way: Duration::from_millis(7), queue_bytes: 40_000 };
 
 fn both_texts_agree(of: &str, mark: char, given: &[(&str, &str)]) {
-    let connections = record(of, mark, given, LOSSY, Duration::from_millis(2500));
+    let connections = record(of, mark, given, LOSSY, Duration::from_millis(2000));
     assert_eq!(connections.len(), 2);
     for rows in &connections {
         assert!(rows[0].is(Kind::Started) && rows.len() > 200, "{} events", rows.len());
@@ -317,7 +321,7 @@ fn a_recorded_connection_goes_through_the_rust_text_as_it_went_through_the_kerne
     if std::env::var_os("NARROWS_RECORD").is_some() {
         needs_kernel!();
         let slow = Nature { bits_per_second: 4e6, queue_bytes: 20_000, ..LOSSY };
-        let rows = &record("becc", 'r', &[], slow, Duration::from_secs(4))[0];
+        let rows = &record("becc", 'r', &[], slow, Duration::from_secs(3))[0];
         let line = |r: &Row| r.0.map(|n| n.to_string()).join(",") + "\n";
         let text = COLUMNS.join(",") + "\n" + &rows.iter().map(line).collect::<String>();
         std::fs::write(TRACE, text).expect("a place for the trace");

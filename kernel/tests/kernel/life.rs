@@ -168,8 +168,22 @@ fn a_user_without_rights_is_told_which() {
 }
 
 #[test]
+fn every_program_is_loaded_under_the_name_it_has_by_itself() {
+    needs_kernel!();
+    for program in narrows_kernel::PROGRAMS {
+        let name = program.kernel_name();
+        if in_kernel(&name) {
+            eprintln!("SKIPPED: somebody has loaded {name}");
+            continue;
+        }
+        let loaded = narrows_kernel::load(program, &name, &settings(program.name(), &[]));
+        assert_eq!(loaded.unwrap_or_else(|e| panic!("{e}")).name(), name);
+    }
+}
+
+#[test]
 fn names_the_kernel_cannot_take_are_refused() {
-    for bad in ["", "sixteen-letters-", "a b", "a/b", "a.b"] {
+    for bad in ["", "sixteen_letters_", "a b", "a/b", "a.b", "becc-modern"] {
         let error = narrows_kernel::load(program("becc"), bad, &settings("becc", &[])).err().unwrap();
         assert!(error.message.contains("cannot name") && error.advice.contains("--as"), "{error}");
     }

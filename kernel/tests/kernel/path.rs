@@ -25,6 +25,8 @@ pub struct Nature {
 }
 
 pub struct Path {
+    /// Transfers fall silent for so long when half their time is over.
+    pub pause: Duration,
     names: [String; 2],
     stop: Arc<AtomicBool>,
     relay: Option<JoinHandle<()>>,
@@ -75,7 +77,7 @@ impl Path {
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = stop.clone();
         let relay = Some(spawn(move || relay(devices, nature, &stopping)));
-        Path { names, stop, relay }
+        Path { pause: Duration::ZERO, names, stop, relay }
     }
 
     /// The sender's namespace.
@@ -109,7 +111,7 @@ impl Path {
                 }
             }
         });
-        let control = control.map(str::to_string);
+        let (control, pause) = (control.map(str::to_string), self.pause);
         self.at_near(move || {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
             if let Some(control) = control {
@@ -118,10 +120,13 @@ impl Path {
             socket.connect(&to.into()).expect("the other end listens");
             let used = socket.tcp_congestion().expect("it has one");
             let used = String::from_utf8_lossy(&used).trim_end_matches('\0').to_string();
-            let (mut stream, end, data) = (TcpStream::from(socket), Instant::now() + time, vec![7; 1 << 15]);
-            let mut sent = 0;
-            while Instant::now() < end {
-                sent += stream.write(&data).expect("the connection lives") as u64;
+            let (mut stream, data, mut sent) = (TcpStream::from(socket), vec![7; 1 << 15], 0);
+            for silence in [pause, Duration::ZERO] {
+                let end = Instant::now() + time / 2;
+                while Instant::now() < end {
+                    sent += stream.write(&data).expect("the connection lives") as u64;
+                }
+                std::thread::sleep(silence);
             }
             drop(stream);
             let received = receiver.join().expect("the receiver lives");

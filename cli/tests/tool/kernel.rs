@@ -1,0 +1,93 @@
+//! `narrows kernel`, as root; its refusals as anyone.
+
+use super::*;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+fn kernel(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_narrows")).arg("kernel").args(arguments).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// A BPF file system and the right to use it are here.
+fn possible() -> bool {
+    let root = fs::read_to_string("/proc/self/status").unwrap().contains("\nUid:\t0\t");
+    let here = root && Path::new("/sys/kernel/btf/vmlinux").exists();
+    if !here {
+        eprintln!("SKIPPED: needs root and a kernel with BTF");
+    }
+    here
+}
+
+/// Unloads what a test loaded, whatever happens.
+struct Unloading(String);
+
+impl Drop for Unloading {
+    fn drop(&mut self) {
+        kernel(&["unload", &self.0]);
+    }
+}
+
+#[test]
+fn a_controller_is_loaded_listed_watched_and_unloaded() {
+    if !possible() {
+        return;
+    }
+    let name = format!("ct{}", std::process::id());
+    let loaded = kernel(&["load", "becc", "--trigger", "3", "--ms-period", "20ms", "--as", &name]);
+    let _unloading = Unloading(name.clone());
+    assert!(
+        loaded.status.success() && said(&loaded).contains(&format!("iperf3 -C {name}")),
+        "{}",
+        said(&loaded)
+    );
+    assert!(said(&kernel(&["load", "becc", "--as", &name])).contains("has a congestion control"));
+
+    let listed = kernel(&["list", "--format", "json"]);
+    let list: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let ours = list["loaded"].as_array().unwrap().iter().find(|l| l["name"] == name.as_str()).unwrap();
+    assert_eq!(ours["program"], "becc");
+    assert_eq!(
+        (&ours["parameters"]["trigger"], &ours["parameters"]["ms_period"]),
+        (&"3".into(), &"20ms".into())
+    );
+    assert!(list["others"].as_array().unwrap().contains(&"reno".into()));
+    assert!(said(&kernel(&["list"])).contains("--trigger 3"));
+
+    let mut watch = Command::new(env!("CARGO_BIN_EXE_narrows"))
+        .args(["kernel", "watch", &name])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut head = String::new();
+    BufReader::new(watch.stdout.as_mut().unwrap()).read_line(&mut head).unwrap();
+    assert!(head.contains("snd_swnd") && head.contains("t_minrtt"), "{head}");
+    assert!(said(&kernel(&["watch", &name])).contains("being watched already"));
+    Command::new("kill").args(["-INT", &watch.id().to_string()]).status().unwrap();
+    assert!(watch.wait().unwrap().success(), "Ctrl-C is how it ends");
+
+    let unloaded = kernel(&["unload", &name]);
+    assert!(unloaded.status.success() && said(&unloaded).contains("is unloaded"), "{}", said(&unloaded));
+    assert_eq!(kernel(&["unload", &name]).status.code(), Some(2));
+    assert!(said(&kernel(&["unload", "reno"])).contains("not ours to unload"));
+    assert!(said(&kernel(&["watch", &name])).contains("nothing to watch"));
+}
+
+#[test]
+fn its_flags_are_the_controllers_parameters_and_their_refusals_say_what_to_write() {
+    let help = said(&kernel(&["load", "becc", "--help"]));
+    assert!(help.contains("--update-period") && help.contains("default: 30ms"), "{help}");
+    for (arguments, words) in [
+        (&["load", "becc", "--ms-period", "30"][..], "30ms"),
+        (&["load", "becc", "--trigger", "0"], "duplicate ACKs"),
+        (&["load", "becc", "--alpha-weighs", "neither"], "old"),
+        (&["load", "vegas"], "becc"),
+    ] {
+        let refused = kernel(arguments);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
+        assert!(said(&refused).contains(words), "{arguments:?}: {}", said(&refused));
+    }
+}
