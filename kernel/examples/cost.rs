@@ -10,6 +10,7 @@
 //!   pacing rate. Nothing paces here: ACKs of paced segments come one by one, into cold caches, whatever the control.
 //!
 //! As root: cargo run --release -p narrows-kernel --example cost [-- ROUNDS]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // real connections take real time
 
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{MapCore, ObjectBuilder};
