@@ -15,7 +15,7 @@ use narrows_report::output;
 use narrows_report::page::{self, ClaimRow, Entry, Index, Page, Run};
 use narrows_report::plan::{self, Plan};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -143,7 +143,7 @@ struct Measured {
 }
 
 /// The runs a host has to make, and which scenario each is of: in virtual time all that it can, for figures' sake; in real time
-/// those that a claim needs.
+/// those that a claim needs, and what nothing but a kernel can show.
 fn pool<'a>(
     paper: &'a Paper,
     claims: &[&Claim],
@@ -156,9 +156,11 @@ fn pool<'a>(
     for (name, document) in &paper.scenarios {
         pool.extend(jobs(document, &[], seeds.clone())?.into_iter().map(|job| (job, name.as_str())));
     }
-    pool.retain(|(job, scenario)| match on {
-        On::Sim => job.scenario.needs_no_kernel("sim").is_ok(),
-        _ => need(claims, scenario, &job.given.iter().cloned().collect()),
+    let asked: BTreeSet<&str> = claims.iter().flat_map(|c| c.scenarios()).collect();
+    pool.retain(|(job, scenario)| match (on, job.scenario.needs_no_kernel("sim").is_ok()) {
+        (On::Sim, simulated) => simulated,
+        (_, true) => need(claims, scenario, &job.given.iter().cloned().collect()),
+        (_, false) => asked.contains(scenario),
     });
     let (mut jobs, owners): (Vec<Job>, Vec<&str>) = pool.into_iter().unzip();
     let guests = making.prepare(&mut jobs, on)?;

@@ -239,6 +239,13 @@ pub fn need(claims: &[&Claim], scenario: &str, given: &BTreeMap<String, String>)
     measurements(claims.iter().copied()).into_iter().any(needs)
 }
 
+impl Claim {
+    /// The scenario files it is measured in.
+    pub fn scenarios(&self) -> BTreeSet<&str> {
+        measurements([self]).into_iter().filter_map(|(_, m)| m.scenario.as_deref()).collect()
+    }
+}
+
 impl Measurement {
     /// Whether a run at this sweep point is one of the selection.
     fn admits(&self, given: &BTreeMap<String, String>) -> bool {

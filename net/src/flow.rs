@@ -345,7 +345,8 @@ impl Cast<'_> {
                     let (end, id) = self.our_source(stage, index, tcp, ledger.clone())?;
                     Sender::Ours(end, id)
                 };
-                (sender, receiver, tcp.controller.name.clone())
+                let named = tcp.kernel_controller.as_ref().filter(|_| kernel[0]);
+                (sender, receiver, named.unwrap_or(&tcp.controller.name).clone())
             }
             Transport::Udp(udp) if kernel[0] => {
                 let receiver = Receiver::KernelUdp(self.udp_sink(stage, index)?);
