@@ -13,31 +13,38 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const HERE: &str = "/sys/fs/bpf";
-/// `ip netns exec` hides `/sys/fs/bpf` under a `/sys` of its own; the first process still sees it.
-const BEHIND: &str = "/proc/1/root/sys/fs/bpf";
 
-/// The folder of ours in a BPF file system, if there is one.
+/// Who started us, who started them, and so on.
+fn ancestors() -> impl Iterator<Item = u32> {
+    let parent = |pid: u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.lines().find_map(|l| l.strip_prefix("PPid:"))?.trim().parse().ok().filter(|p| *p > 0)
+    };
+    std::iter::successors(parent(std::process::id()), move |pid| parent(*pid))
+}
+
+/// The folder of ours in a BPF file system, if there is one. `ip netns exec` hides `/sys/fs/bpf` under a `/sys` of its own; the
+/// shell behind it still sees it.
 fn folder() -> Option<PathBuf> {
-    let is_bpf = |path: &&&str| statfs(**path).is_ok_and(|s| s.filesystem_type() == BPF_FS_MAGIC);
-    [HERE, BEHIND].iter().find(is_bpf).map(|root| Path::new(root).join("narrows"))
+    let is_bpf = |path: &PathBuf| statfs(path).is_ok_and(|s| s.filesystem_type() == BPF_FS_MAGIC);
+    let theirs = ancestors().map(|pid| PathBuf::from(format!("/proc/{pid}/root{HERE}")));
+    std::iter::once(PathBuf::from(HERE)).chain(theirs).find(is_bpf).map(|root| root.join("narrows"))
 }
 
 fn folder_or_mount() -> Result<PathBuf, Error> {
     if let Some(found) = folder() {
         return Ok(found);
     }
-    let missing = |why: String| {
+    let missing = |why: &str| {
         let message = format!("there is no BPF file system to keep it in ({why})");
         Error::new(message, format!("as root, outside `ip netns exec`: mount -t bpf bpf {HERE}"))
     };
-    let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt"));
-    match (space("self"), space("1")) {
-        (Ok(ours), Ok(first)) if ours == first => {}
-        _ => return Err(missing("and one mounted in this mount namespace would vanish with it".into())),
+    let space = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    if ancestors().next().and_then(space) != space(std::process::id()) {
+        return Err(missing("and one mounted in this mount namespace would vanish with it"));
     }
-    mount(Some("bpf"), HERE, Some("bpf"), MsFlags::empty(), None::<&str>)
-        .map_err(|e| missing(e.desc().into()))?;
-    folder().ok_or_else(|| missing("it was mounted, but is not there".into()))
+    mount(Some("bpf"), HERE, Some("bpf"), MsFlags::empty(), None::<&str>).map_err(|e| missing(e.desc()))?;
+    folder().ok_or_else(|| missing("it was mounted, but is not there"))
 }
 
 pub(crate) fn keep(name: &str, link: &mut Link, maps: &mut Maps) -> Result<(), Error> {
