@@ -13,10 +13,9 @@ use narrows_lab::line::Line;
 use narrows_lab::outcome::{Distribution, Quantiles};
 use narrows_lab::{file, parts};
 use narrows_net::clock::{Clock, Scheduling, hurry};
-use narrows_net::frame::Frame;
-use narrows_net::gateway::{Control, Directions, Gateway, Inside};
+use narrows_net::gateway::{Across, Control, Gateway, Inside};
 use narrows_net::namespace::Namespace;
-use narrows_net::network::{Network, Way, WayId};
+use narrows_net::network::{Network, Way};
 use narrows_net::port::Port;
 use narrows_net::port::tun::Tun;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, setsockopt, sockopt};
@@ -56,7 +55,7 @@ fn measure(length: Duration, ordinary: bool) -> std::io::Result<()> {
         let stamps = path.stamps(length, size, |_| spacing * 9 / 10)?;
         let mut errors = Distribution::default();
         for pair in stamps.windows(2) {
-            errors.record((pair[1].1 - pair[0].1).abs_diff(spacing));
+            errors.record(pair[1].1.abs_diff(pair[0].1).abs_diff(spacing)); // the wall clock may be set back
         }
         say(&format!("pacing error at {rate}"), errors.quantiles(), &path.close());
     }
@@ -65,7 +64,7 @@ fn measure(length: Duration, ordinary: bool) -> std::io::Result<()> {
     let stamps = path.stamps(length, 1000, uneven)?;
     let mut errors = Distribution::default();
     for (sent, received) in stamps {
-        errors.record((received - sent).abs_diff(Duration::from_millis(5)));
+        errors.record(received.saturating_sub(sent).abs_diff(Duration::from_millis(5)));
     }
     say("added delay, error at 5 ms", errors.quantiles(), &path.close());
     for (rate, what) in [("1Gbit/s", "TCP at 1 Gbit/s"), ("100Gbit/s", "TCP without a rate")] {
@@ -128,15 +127,6 @@ struct Path {
     there: Namespace,
     stop: Arc<AtomicBool>,
     gateway: thread::JoinHandle<End>,
-}
-
-/// Port 0 to port 1 and back.
-struct Across([WayId; 2]);
-
-impl Directions for Across {
-    fn way(&self, port: usize, frame: Frame) -> Result<(WayId, Frame), Frame> {
-        Ok((self.0[port], frame))
-    }
 }
 
 struct UntilStopped(Arc<AtomicBool>);

@@ -13,9 +13,9 @@ use narrows_lab::line::{Line, Queue};
 use narrows_lab::{parts, scenario};
 use narrows_net::clock::{Clock, hurry};
 use narrows_net::frame::Frame;
-use narrows_net::gateway::{Control, Directions, Gateway, Inside};
+use narrows_net::gateway::{Across, Control, Gateway, Inside};
 use narrows_net::namespace::Namespace;
-use narrows_net::network::{Network, Way, WayId};
+use narrows_net::network::{Network, Way};
 use narrows_net::port::Port;
 use narrows_net::port::tun::Tun;
 use std::io::{Read, Write};
@@ -46,14 +46,6 @@ fn line(rate: u64, delay_us: u64, queue: &str) -> scenario::Line {
 
 fn queue(line: &scenario::Line, seed: u64) -> Queue<Frame> {
     parts::queue(&line.queue, Rng::new(seed, 1)).unwrap()
-}
-
-struct Across([WayId; 2]);
-
-impl Directions for Across {
-    fn way(&self, port: usize, frame: Frame) -> Result<(WayId, Frame), Frame> {
-        Ok((self.0[port], frame))
-    }
 }
 
 /// Changes a line every quarter of a second, and looks at the accounts.
