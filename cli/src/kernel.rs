@@ -207,7 +207,7 @@ fn watch(args: WatchArgs) -> Result<(), Stop> {
     let live = args.format == Format::Text && std::io::stdout().is_terminal();
     let mut screen = Screen::default();
     if args.format == Format::Text && !live {
-        say(format_args!("{HEAD}\n"))?;
+        say(format_args!("{}\n", head()))?;
     }
     while !stopped.load(Ordering::Relaxed) {
         for event in watch.poll(Duration::from_millis(200)).map_err(refused)? {
@@ -230,7 +230,12 @@ fn watch(args: WatchArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-const HEAD: &str = "connection                                        cwnd     snd_swnd    t_msrd_th   t_minrtt       srtt  mode";
+fn head() -> String {
+    format!(
+        "{:<42} {:>9} {:>14} {:>14} {:>10} {:>10}  mode",
+        "connection", "cwnd", "snd_swnd", "t_msrd_th", "t_minrtt", "srtt"
+    )
+}
 
 fn mode(mode: Mode) -> &'static str {
     match mode {
@@ -257,7 +262,7 @@ fn line(e: &Event) -> String {
         Kind::Acked => state(e),
     };
     format!(
-        "{:<42} {:>7} p {:>12} {:>7.2} Mb/s {:>7} ms {:>7.1} ms  {} {doing}",
+        "{:<42} {:>7} p {:>14} {:>7.1} Mbit/s {:>7} ms {:>7.1} ms  {} {doing}",
         format!("{} > {}", e.local(), e.remote()),
         e.snd_cwnd,
         window(e).map_or("unlimited".into(), |w| format!("{w} B")),
@@ -314,7 +319,7 @@ impl Screen {
         if self.drawn > 0 {
             text += &format!("\x1b[{}A", self.drawn);
         }
-        text += &format!("\x1b[J{name}: {} connections, Ctrl-C stops\n{HEAD}\n", self.rows.len());
+        text += &format!("\x1b[J{name}: {} connections, Ctrl-C stops\n{}\n", self.rows.len(), head());
         let shown = self.rows.values().take(MOST_ROWS);
         text.extend(shown.map(|(e, _)| line(e) + "\n"));
         self.drawn = 2 + self.rows.len().min(MOST_ROWS);

@@ -149,7 +149,7 @@ static __attribute__((noinline)) int tell(struct sock *sk, const struct observed
 	e->netns = sk->__sk_common.skc_net.net->ns.inum;
 	e->state = ca_state(tp);
 	e->family = sk->__sk_common.skc_family;
-	e->local_port = sk->__sk_common.skc_num;
+	e->local_port = __builtin_bswap16(tp->inet_conn.icsk_inet.inet_sport); /* skc_num is 0 once closed */
 	e->remote_port = __builtin_bswap16(sk->__sk_common.skc_dport);
 	if (e->family == AF_INET) {
 		*(u32 *)e->local = sk->__sk_common.skc_rcv_saddr;

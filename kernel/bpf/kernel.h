@@ -55,12 +55,7 @@ struct sock_common {
 			__be32 skc_rcv_saddr;
 		};
 	};
-	union {
-		struct {
-			__be16 skc_dport;
-			u16 skc_num;
-		};
-	};
+	__be16 skc_dport;
 	unsigned short skc_family;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
@@ -76,6 +71,7 @@ struct sock {
 
 struct inet_sock {
 	struct sock sk;
+	__be16 inet_sport;
 };
 
 struct inet_connection_sock {
