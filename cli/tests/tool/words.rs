@@ -49,7 +49,9 @@ fn completions_for_every_shell_know_the_commands() {
 #[test]
 fn help_names_every_command_and_no_options_are_unexplained() {
     let help = said(&["--help"]);
-    for command in ["run", "reproduce", "claims", "list", "schema", "completions"] {
+    for command in
+        ["run", "compare", "reproduce", "claims", "emulate", "gateway", "list", "schema", "completions"]
+    {
         assert!(help.contains(&format!("  {command}")), "{help}");
         let of_command = said(&[command, "--help"]);
         assert!(of_command.contains("Usage: narrows"), "{of_command}");
@@ -63,9 +65,13 @@ fn every_claim_is_listed_with_its_recorded_verdict() {
     let claims = claims["claims"].as_array().unwrap();
     assert!(claims.len() >= 40, "{}", claims.len());
     for claim in claims {
-        assert!(claim["recorded"]["sim"].is_string(), "{claim}");
-        let differs = claim["recorded"]["sim"] == "differs";
-        assert!(!differs || claim["reason"].as_str().is_some_and(|r| !r.is_empty()), "a reason: {claim}");
+        for host in claim["hosts"].as_array().unwrap().iter().map(|h| h.as_str().unwrap()) {
+            assert!(claim["recorded"][host].is_string(), "{host}: {claim}");
+            // One reason for all hosts, or one for each that needs it.
+            let reason = claim["reason"].as_str().or_else(|| claim["reason"][host].as_str());
+            let differs = claim["recorded"][host] == "differs";
+            assert!(!differs || reason.is_some_and(|r| !r.is_empty()), "a reason on {host}: {claim}");
+        }
     }
 }
 
