@@ -59,6 +59,13 @@ impl Plan {
         };
         figure.layers =
             drawn.map_err(|why| Refused(format!("figure `{}` of {}: {why}", self.id, self.scenario)))?;
+        // Another host may do elsewhere in time what a close-up shows: then the whole is shown, not an empty frame.
+        let within = |(low, high): (f64, f64)| {
+            figure.layers.iter().flat_map(|l| &l.points).any(|p| (low..=high).contains(&p.0))
+        };
+        if figure.x.range.is_some_and(|range| !within(range)) {
+            figure.x.range = None;
+        }
         Ok(Shown { figure, runs: used.into_iter().collect(), command: String::new() })
     }
 
@@ -527,6 +534,20 @@ mod tests {
         assert!(shown.runs.iter().all(|run| run.host == "sim"));
         runs.reverse();
         assert!(draw(TIME, &runs.concat()).unwrap().runs.iter().all(|run| run.host == "wire"));
+    }
+
+    #[test]
+    fn a_close_up_in_which_nothing_lies_shows_the_whole() {
+        let runs =
+            [specimen::run("trace", "reno", 120, 3000, 1), specimen::run("trace", "becc", 120, 3000, 1)];
+        let range = |from: &str| {
+            let plan =
+                TIME.replace("label = \"Time (ms)\"", &format!("label = \"Time (ms)\", range = {from}"));
+            assert_ne!(plan, TIME);
+            draw(&plan, &runs).unwrap().figure.x.range
+        };
+        assert_eq!(range("[0, 100]"), Some((0.0, 100.0)));
+        assert_eq!(range("[1e9, 2e9]"), None);
     }
 
     #[test]
