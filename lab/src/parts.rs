@@ -1,9 +1,9 @@
 //! From parts of a scenario to the algorithms they name: queues, controllers, TCP ends. Every host builds with these, so that a
 //! scenario means the same on all of them.
 
-use crate::line::{Carried, Queue};
+use crate::line::{Carried, Line, Queue};
 use crate::route::Hop;
-use crate::scenario::{Flow, Link, Part, Scenario, TcpFlow, UdpFlow};
+use crate::scenario::{Change, Flow, Link, Part, Refused, Scenario, TcpFlow, UdpFlow};
 use narrows_core::congestion::{self, Controller};
 use narrows_core::packet::Packet;
 use narrows_core::qdisc::{self, Qdisc, fifo::Fifo};
@@ -45,6 +45,35 @@ fn discipline<P: Packet + Send + 'static>(
     let context = qdisc::Context { inner, rng };
     qdisc::by_name(&part.name, &part.settings, context)
         .expect("the scenario was checked against the registry")
+}
+
+/// The lines of a scenario, forward and backward of each link in order; what each is called; and which of them changes when.
+pub struct Lines<P> {
+    /// Idle.
+    pub lines: Vec<Line<P>>,
+    /// `from>to`.
+    pub names: Vec<String>,
+    /// Index of the line, and its change.
+    pub changes: Vec<(usize, Change)>,
+}
+
+/// Builds every line of a scenario.
+pub fn lines<P: Packet + Send + 'static>(scenario: &Scenario, seed: u64) -> Result<Lines<P>, Refused> {
+    let mut built = Lines { lines: Vec::new(), names: Vec::new(), changes: Vec::new() };
+    for link in &scenario.links {
+        let (from, to) = (&scenario.nodes[link.from].name, &scenario.nodes[link.to].name);
+        for (line, name) in
+            [(&link.forward, format!("{from}>{to}")), (&link.backward, format!("{to}>{from}"))]
+        {
+            let index = built.lines.len();
+            let queue = queue(&line.queue, rng(seed, Stream::Queue, index))
+                .map_err(|unfit| Refused::unfit(&format!("link.{name}.queue"), unfit))?;
+            built.changes.extend(line.changes.iter().map(|c| (index, *c)));
+            built.lines.push(Line::new(line.rate, line.delay, line.mtu, queue));
+            built.names.push(name);
+        }
+    }
+    Ok(built)
 }
 
 /// A sender's congestion control.

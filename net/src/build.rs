@@ -8,8 +8,8 @@ use crate::gateway::Directions;
 use crate::network::{Network, Way, WayId};
 use narrows_core::FlowId;
 use narrows_core::packet::Direction;
-use narrows_lab::line::Line;
-use narrows_lab::parts::{self, Stream};
+
+use narrows_lab::parts::{self, Lines};
 use narrows_lab::route::{Hop, Routes};
 use narrows_lab::scenario::{Refused, Scenario};
 use std::net::Ipv4Addr;
@@ -51,19 +51,7 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<Built, Refused> {
         let message = format!("at most {MOST_FLOWS} flows have ports on real packets: write fewer");
         return Err(Refused { path: "flow".into(), message });
     }
-    let (mut lines, mut line_names, mut changes) = (Vec::new(), Vec::new(), Vec::new());
-    for link in &scenario.links {
-        let (from, to) = (&scenario.nodes[link.from].name, &scenario.nodes[link.to].name);
-        for (line, name) in
-            [(&link.forward, format!("{from}>{to}")), (&link.backward, format!("{to}>{from}"))]
-        {
-            let queue = parts::queue(&line.queue, parts::rng(seed, Stream::Queue, lines.len()))
-                .map_err(|unfit| Refused::unfit(&format!("link.{name}.queue"), unfit))?;
-            changes.extend(line.changes.iter().map(|c| (lines.len(), *c)));
-            lines.push(Line::new(line.rate, line.delay, line.mtu, queue));
-            line_names.push(name);
-        }
-    }
+    let Lines { lines, names: line_names, changes } = parts::lines(scenario, seed)?;
     let hosts: Vec<usize> = (0..scenario.nodes.len()).filter(|n| !scenario.nodes[*n].router).collect();
     let port = |node: usize| hosts.iter().position(|n| *n == node).expect("flows begin and end at hosts");
     let mut routes = Routes::new(&scenario.nodes, &scenario.links);

@@ -7,35 +7,21 @@ use narrows_core::transport::tcp::Tcp;
 use narrows_core::transport::udp::{Sink, Source};
 use narrows_core::{FlowId, Time};
 use narrows_lab::agenda::Agenda;
-use narrows_lab::line::Line;
+
 use narrows_lab::outcome::{Series, points_each};
-use narrows_lab::parts::{self, Stream};
+use narrows_lab::parts::{self, Lines};
 use narrows_lab::record::Recorder;
 use narrows_lab::route::{Hop, Routes};
-use narrows_lab::scenario::{self, Refused, Scenario, TcpFlow, Transport};
+use narrows_lab::scenario::{self, Change, Refused, Scenario, TcpFlow, Transport};
 use std::time::Duration;
 
 /// Builds a scenario.
 pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
     scenario.needs_no_kernel("sim")?;
-    let mut lines = Vec::new();
-    let mut line_names = Vec::new();
-    let mut cues = Vec::new();
-    for link in &scenario.links {
-        let (from, to) = (&scenario.nodes[link.from].name, &scenario.nodes[link.to].name);
-        for (line, name) in
-            [(&link.forward, format!("{from}>{to}")), (&link.backward, format!("{to}>{from}"))]
-        {
-            let queue = parts::queue(&line.queue, parts::rng(seed, Stream::Queue, lines.len()))
-                .map_err(|unfit| Refused::unfit(&format!("link.{name}.queue"), unfit))?;
-            let change = |c: &scenario::Change| {
-                (Time::ZERO + c.at, Cue::Change { line: lines.len(), rate: c.rate, delay: c.delay })
-            };
-            cues.extend(line.changes.iter().map(change));
-            lines.push(Line::new(line.rate, line.delay, line.mtu, queue));
-            line_names.push(name);
-        }
-    }
+    let Lines { lines, names: line_names, changes } = parts::lines(scenario, seed)?;
+    let cue =
+        |(line, c): (usize, Change)| (Time::ZERO + c.at, Cue::Change { line, rate: c.rate, delay: c.delay });
+    let mut cues: Vec<_> = changes.into_iter().map(cue).collect();
     let phases = parts::phases(scenario, seed);
     let mut routes = Routes::new(&scenario.nodes, &scenario.links);
     let mut ways = Vec::new();
