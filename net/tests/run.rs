@@ -1,6 +1,8 @@
 //! Scenarios in real time, as a caller of the library makes them. They need root.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use narrows_core::Time;
 use narrows_lab::file::Document;
 use narrows_lab::host::{Seen, Unwatched, Watch};
@@ -17,7 +19,9 @@ flow = [{flows}]
 record = {{ flows = true, queues = true }}
 "#
     );
-    let folder = std::env::temp_dir().join(format!("narrows-net-{}", std::process::id()));
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("narrows-net-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let folder = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("s.toml");
     std::fs::write(&file, text).unwrap();
