@@ -285,9 +285,10 @@ impl<P: Stored> Tcp<P> {
             self.last_rtt = Some(rtt);
             self.min_rtt = Some(self.min_rtt.map_or(rtt, |m| m.min(rtt)));
         }
-        // BSD with timestamps takes a sample of every ACK, by its echo; otherwise only what was sent once is timed.
+        // BSD with timestamps takes a sample of every ACK, by its echo. Otherwise what was sent once is timed exactly, and what
+        // was sent again by its echo, if there is one (RFC 7323 section 4.1): without, the back-off would outlast the repair.
         match (self.config.stack.rto_in_ticks, echo, told.sent) {
-            (true, Some(echo), _) => self.rto.sample(now, now - echo),
+            (true, Some(echo), _) | (_, Some(echo), None) => self.rto.sample(now, now - echo),
             (_, _, Some(sent)) => self.rto.sample(now, sent),
             _ => {}
         }

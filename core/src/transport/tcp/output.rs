@@ -8,8 +8,8 @@ use crate::units::Bytes;
 use crate::wire::tcp::{Flags, Options, Segment, Seq};
 use core::time::Duration;
 
-/// 4.4BSD: the persist timer waits at least 5 s, at most 60 s.
-const PERSIST: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+/// The persist timer waits at most this long: 60 s, as in 4.4BSD.
+pub(super) const PERSIST_MAX: Duration = Duration::from_secs(60);
 
 impl<P: Stored> Tcp<P> {
     #[inline]
@@ -214,7 +214,7 @@ impl<P: Stored> Tcp<P> {
     }
 
     fn set_persist(&mut self, now: Time) {
-        let wait = (self.rto.timeout() * (1 << self.probes.min(6))).clamp(PERSIST.0, PERSIST.1);
+        let wait = (self.rto.timeout() * (1 << self.probes.min(6))).clamp(self.config.stack.persist_min, PERSIST_MAX);
         self.persist_at = now + wait;
     }
 

@@ -51,6 +51,12 @@ pub const PARAMETERS: &[Parameter] = &[
         meaning: "RTO before the first sample (RFC 6298: 1 s; BSD: 3 s)",
     },
     Parameter {
+        name: "persist_min",
+        kind: Kind::Time,
+        default: "0s",
+        meaning: "shortest wait before a closed window is probed, at most 60s (RFC 9293 section 3.8.6.1: the RTO; BSD: 5 s)",
+    },
+    Parameter {
         name: "slow_tick",
         kind: Kind::Time,
         default: "500ms",
@@ -130,6 +136,7 @@ pub const REGISTRY: &[Entry] = &[
             ("rto", "ticks"),
             ("rto_max", "64s"),
             ("rto_initial", "3s"),
+            ("persist_min", "5s"),
             ("delayed_ack", "fast_ticks"),
             ("delayed_ack_time", "200ms"),
             ("timestamp_clock", "500ms"),
@@ -165,6 +172,7 @@ pub struct Stack {
     pub duplicate_threshold: u32,
     pub rto_in_ticks: bool,
     pub rto_bounds: Bounds,
+    pub persist_min: Duration,
     pub slow_tick: Duration,
     pub delayed_ack: DelayedAck,
     pub ack_every: u32,
@@ -199,6 +207,10 @@ impl Stack {
                 "rto_max is below rto_min: write at least as much, for example 60s",
             ));
         }
+        let persist_min = settings.time("persist_min");
+        if persist_min > super::output::PERSIST_MAX {
+            return Err(Unfit::new("persist_min", "persist_min is above 60 s: write at most 60s"));
+        }
         Ok(Stack {
             recovery: match settings.word("recovery").as_str() {
                 "tahoe" => Recovery::Tahoe,
@@ -209,6 +221,7 @@ impl Stack {
             duplicate_threshold: count("duplicate_threshold", 1, 1000)?,
             rto_in_ticks: settings.word("rto") == "ticks",
             rto_bounds,
+            persist_min,
             slow_tick: positive_time(settings, "slow_tick")?,
             delayed_ack: match settings.word("delayed_ack").as_str() {
                 "none" => DelayedAck::None,
