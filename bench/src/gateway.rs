@@ -5,14 +5,15 @@
 //! * added delay: single datagrams over a line that only delays; by how much the kernel's receive timestamp misses the delay;
 //! * TCP at 1 Gbit/s, and without a rate: goodput, and the CPU time of the gateway's thread per packet.
 //!
-//! `gateway [SECONDS] [--ordinary]`: seconds per measurement (3 if not said); `--ordinary` does without real-time scheduling.
+//! `gateway [SECONDS] [--ordinary]`: seconds per measurement (3 if not said); `--ordinary` does without real-time scheduling and
+//! lets processors sleep.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // it measures the real clock
 
 use narrows_core::{Rate, Time};
 use narrows_lab::line::Line;
 use narrows_lab::outcome::{Distribution, Quantiles};
 use narrows_lab::{file, parts};
-use narrows_net::clock::{Clock, Scheduling, hurry};
+use narrows_net::clock::{Awake, Clock, Scheduling, hurry};
 use narrows_net::gateway::{Across, Control, Gateway, Inside};
 use narrows_net::namespace::Namespace;
 use narrows_net::network::{Network, Way};
@@ -54,8 +55,8 @@ fn measure(length: Duration, ordinary: bool) -> std::io::Result<()> {
         let spacing = Duration::from_nanos(size as u64 * 8_000_000_000 / rate_of(rate).0);
         let stamps = path.stamps(length, size, |_| spacing * 9 / 10)?;
         let mut errors = Distribution::default();
-        for pair in stamps.windows(2) {
-            errors.record(pair[1].1.abs_diff(pair[0].1).abs_diff(spacing)); // the wall clock may be set back
+        for pair in stamps.windows(2).filter(|p| p[1].number == p[0].number + 1) {
+            errors.record(pair[1].received.abs_diff(pair[0].received).abs_diff(spacing)); // the wall clock may be set back
         }
         say(&format!("pacing error at {rate}"), errors.quantiles(), &path.close());
     }
@@ -63,7 +64,7 @@ fn measure(length: Duration, ordinary: bool) -> std::io::Result<()> {
     let uneven = |n: u64| Duration::from_micros(700 + n * 7919 % 600);
     let stamps = path.stamps(length, 1000, uneven)?;
     let mut errors = Distribution::default();
-    for (sent, received) in stamps {
+    for Stamp { sent, received, .. } in stamps {
         errors.record(received.saturating_sub(sent).abs_diff(Duration::from_millis(5)));
     }
     say("added delay, error at 5 ms", errors.quantiles(), &path.close());
@@ -129,6 +130,13 @@ struct Path {
     gateway: thread::JoinHandle<End>,
 }
 
+/// When a datagram was sent, and when the kernel received it, by the wall clock. Between consecutive numbers none was lost.
+struct Stamp {
+    number: u64,
+    sent: Duration,
+    received: Duration,
+}
+
 struct UntilStopped(Arc<AtomicBool>);
 
 impl Control for UntilStopped {
@@ -161,6 +169,7 @@ impl Path {
         let mut until = UntilStopped(stop.clone());
         let gateway = thread::spawn(move || {
             let scheduling = if ordinary { Scheduling::Ordinary } else { hurry() };
+            let _awake = (!ordinary).then(Awake::ask);
             let clock = Clock::start();
             let cpu =
                 || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has it"));
@@ -192,7 +201,7 @@ impl Path {
         length: Duration,
         size: usize,
         gap: impl Fn(u64) -> Duration + Sync,
-    ) -> std::io::Result<Vec<(Duration, Duration)>> {
+    ) -> std::io::Result<Vec<Stamp>> {
         let receiver = self.there.enter(|| UdpSocket::bind((THERE, PORT)))?;
         setsockopt(&receiver, sockopt::ReceiveTimestampns, &true)?;
         setsockopt(&receiver, sockopt::RcvBufForce, &(32 << 20))
@@ -215,6 +224,7 @@ impl Path {
                         thread::sleep(nap);
                     }
                     payload[..8].copy_from_slice(&(wall_clock().as_nanos() as u64).to_be_bytes());
+                    payload[8..16].copy_from_slice(&n.to_be_bytes());
                     let _ = sender.send(&payload);
                 }
             });
@@ -231,9 +241,11 @@ impl Path {
                     ControlMessageOwned::ScmTimestampns(t) => Some(Duration::from(t)),
                     _ => None,
                 });
-                let sent = message.iovs().next().and_then(|b| b[..8].try_into().ok()).map(u64::from_be_bytes);
-                if let (Some(stamp), Some(sent)) = (stamp, sent) {
-                    stamps.push((Duration::from_nanos(sent), stamp));
+                let said = message.iovs().next().and_then(|b| b.first_chunk::<16>().copied());
+                if let (Some(received), Some(said)) = (stamp, said) {
+                    let said = u128::from_be_bytes(said);
+                    let (sent, number) = (Duration::from_nanos((said >> 64) as u64), said as u64);
+                    stamps.push(Stamp { number, sent, received });
                 }
             }
         })

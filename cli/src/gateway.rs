@@ -3,7 +3,7 @@
 use crate::{Stop, note, say};
 use clap::Args as ClapArgs;
 use narrows_lab::file::{Bottleneck, Document, Error};
-use narrows_net::clock;
+use narrows_net::clock::{self, Awake};
 use narrows_net::privilege::{self, Shed};
 use narrows_net::standing::{self, Account, Refused, Standing};
 use std::io::{IsTerminal, Write};
@@ -21,6 +21,9 @@ pub struct Args {
     /// Check the configuration and do nothing else
     #[arg(long)]
     check: bool,
+    /// Keep idle processors awake: packets then leave within some 10 us of their time, for the power of all processors (root)
+    #[arg(long)]
+    awake: bool,
     /// No status line, even on a terminal
     #[arg(long, short)]
     quiet: bool,
@@ -37,6 +40,13 @@ pub fn gateway(args: Args) -> Result<ExitCode, Stop> {
     let gateway = Standing::open([first, second], &config).map_err(refuse)?;
     // From here on there is one thread; those that follow have neither its urgency nor any privilege.
     let scheduling = clock::hurry();
+    let awake = args.awake.then(Awake::ask);
+    if awake.as_ref().is_some_and(|awake| !awake.is_granted()) {
+        return Err(Stop::Refused(miette::miette!(
+            help = "be root, or leave out --awake",
+            "processors cannot be kept awake: /dev/cpu_dma_latency may not be written, or is not there"
+        )));
+    }
     let shed = privilege::shed(&config.user).map_err(|e| {
         Stop::Refused(miette::miette!(
             help = "write a user that this machine has: user = \"nobody\"",

@@ -2,12 +2,12 @@
 //! end an account of what passed.
 
 use crate::build;
-use crate::clock::{Clock, Lateness, Scheduling, hurry};
+use crate::clock::{Awake, Clock, Lateness, Scheduling, hurry};
 use crate::frame::Frame;
 use crate::gateway::{Across, Control, Gateway, Inside};
 use crate::layer::Layer;
 use crate::namespace::Namespace;
-use crate::port::Port;
+use crate::port::{Port, tun};
 use narrows_core::Time;
 use narrows_lab::outcome::{Quantiles, QueueSummary};
 use narrows_lab::scenario::{Refused, Scenario};
@@ -67,7 +67,7 @@ impl Emulation {
         let stop = Arc::new(AtomicBool::new(false));
         let mut until = Until { stop: stop.clone(), watch: path.watch };
         let gateway = thread::Builder::new().name("gateway".into()).spawn(move || {
-            let scheduling = hurry();
+            let (scheduling, _awake) = (hurry(), Awake::ask());
             let across = Across([0, 1].map(|way| built.network.way(way)));
             let ports: Vec<Box<dyn Port>> = vec![Box::new(near), Box::new(far)];
             let clock = Clock::start();
@@ -86,8 +86,7 @@ impl Emulation {
     /// No packet crosses any more.
     pub fn end(self) -> io::Result<Account> {
         let lost =
-            |namespace: &Namespace, device: &str| namespace.enter(|| kernel_drops(device)).unwrap_or(0);
-        let lost = [lost(&self.inside, "narrows"), lost(&self.outside, &self.far_name)];
+            [tun::kernel_drops(&self.inside, "narrows"), tun::kernel_drops(&self.outside, &self.far_name)];
         self.stop.store(true, Ordering::Relaxed);
         let mut account = self.gateway.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         for (direction, lost) in account.directions.iter_mut().zip(lost) {
@@ -95,13 +94,6 @@ impl Emulation {
         }
         Ok(account)
     }
-}
-
-/// Packets that the kernel dropped because we did not read them in time: `tx_dropped`.
-fn kernel_drops(device: &str) -> io::Result<u64> {
-    let devices = std::fs::read_to_string("/proc/thread-self/net/dev")?;
-    let counts = devices.lines().find_map(|l| l.trim_start().strip_prefix(device)?.strip_prefix(':'));
-    Ok(counts.and_then(|c| c.split_whitespace().nth(11)?.parse().ok()).unwrap_or(0))
 }
 
 struct Until {

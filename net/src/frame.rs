@@ -19,6 +19,8 @@ pub struct Frame {
     ip: u16,
     ecn: Ecn,
     kind: Kind,
+    /// Whether this process has made the transport checksum, so that it is known to be right.
+    summed: bool,
     size: u32,
     flow: FlowId,
 }
@@ -117,7 +119,7 @@ impl Frame {
         let size = (bytes.len() - ETHERNET) as u32;
         let half = |at: usize| bytes[at..at + 7].iter().fold(0, |word, b| word << 8 | *b as u64);
         let flow = hash([half(0), half(7)]);
-        Frame { ip: 0, ecn: Ecn::NotEct, kind: Kind::NotIp, size, flow, bytes: Buffer(bytes) }
+        Frame { ip: 0, ecn: Ecn::NotEct, kind: Kind::NotIp, summed: false, size, flow, bytes: Buffer(bytes) }
     }
 
     fn at(bytes: Vec<u8>, ip: usize) -> Result<Frame, Malformed> {
@@ -148,7 +150,7 @@ impl Frame {
             }
         };
         let flow = tuple.flow();
-        Ok(Frame { ip: ip as u16, ecn, kind, size: size as u32, flow, bytes: Buffer(bytes) })
+        Ok(Frame { ip: ip as u16, ecn, kind, summed: false, size: size as u32, flow, bytes: Buffer(bytes) })
     }
 
     /// All of its bytes, link header included: what goes out again.
@@ -187,6 +189,22 @@ impl Frame {
     /// Whether a VLAN tag stands before the IP header.
     pub fn is_tagged(&self) -> bool {
         self.ip as usize > ETHERNET
+    }
+
+    /// Whether [`Frame::known_intact`] was said of it.
+    pub fn is_summed(&self) -> bool {
+        self.summed
+    }
+
+    /// The same packet, whose transport checksum this process has made itself.
+    #[must_use]
+    pub fn known_intact(self) -> Frame {
+        Frame { summed: true, ..self }
+    }
+
+    /// Its bytes, for who writes it out for the last time.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes.0
     }
 
     /// The same packet as part of flow `flow`, for who knows better than the hash of the 5-tuple.
@@ -245,10 +263,15 @@ thread_local! {
 
 /// A copy of `bytes` for a frame, in a buffer that one before has left.
 pub fn copy(bytes: &[u8]) -> Vec<u8> {
+    joined([bytes])
+}
+
+/// A copy of `parts`, one behind the other, for a frame, in a buffer that one before has left.
+pub fn joined<const N: usize>(parts: [&[u8]; N]) -> Vec<u8> {
     let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
     let mut buffer = spare.ok().flatten().unwrap_or_default();
     buffer.clear();
-    buffer.extend_from_slice(bytes);
+    parts.into_iter().for_each(|part| buffer.extend_from_slice(part));
     buffer
 }
 

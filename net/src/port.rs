@@ -20,9 +20,9 @@ pub trait Port: Send {
     /// Takes in what waits, at most a batch, so that what is due meanwhile leaves in time. An error means that the device is
     /// gone.
     fn receive(&mut self, now: Time, take: Take<'_>) -> io::Result<()>;
-    /// Sends a packet, now or at the next [`Port::flush`]. `false` if it could not be sent; the packet is then lost, and is
-    /// counted.
-    fn send(&mut self, now: Time, frame: Frame) -> bool;
+    /// Sends a packet that was to come out at `due`, now or at the next [`Port::flush`]. `false` if it could not be sent; the
+    /// packet is then lost, and is counted.
+    fn send(&mut self, now: Time, due: Time, frame: Frame) -> bool;
     /// Sends what [`Port::send`] has collected; how many of them could not be sent.
     fn flush(&mut self) -> u64 {
         0

@@ -10,7 +10,7 @@
 //! Namespaces, devices and sockets have no names outside this process and end with it, however it ends.
 
 use crate::build::{self, Built, ByFlow};
-use crate::clock::{Clock, Scheduling, hurried};
+use crate::clock::{Awake, Clock, Scheduling, hurried};
 use crate::flow::{Flow, Place};
 use crate::frame::Frame;
 use crate::gateway::{Control, Gateway, Inside};
@@ -120,7 +120,8 @@ impl From<io::Error> for Error {
 /// A scenario has at most so many hosts here: each is a namespace, a device and some threads.
 pub const MOST_HOSTS: usize = 200;
 
-/// Runs a scenario in real time. The calling thread moves the packets, in class SCHED_FIFO while it does, if that is allowed.
+/// Runs a scenario in real time. The calling thread moves the packets, in class SCHED_FIFO and with all processors kept awake
+/// while it does, if that is allowed.
 /// The `outcome`'s `given` and `scenario` are left to the caller, who knows where it came from.
 ///
 /// # Errors
@@ -145,7 +146,7 @@ pub fn run(
     }
     let controllers = linux::controllers(scenario, host, options)?;
     let built = build::build(scenario, seed)?;
-    let stage = Stage::set(scenario, &built, host, options)?;
+    let mut stage = Stage::set(scenario, &built, host, options)?;
     let clock = Clock::start_in(LEAD * scenario.flows.len().max(1) as u32);
     // Unrecorded runs want the kernel's last word only.
     let interval = if scenario.record.flows { scenario.record.rate_interval } else { scenario.duration };
@@ -154,14 +155,18 @@ pub fn run(
     let flows = (0..scenario.flows.len()).map(flow).collect::<Result<Vec<_>, Error>>()?;
     let Built { network, directions, line_names, .. } = built;
     let mut running = Running::new(scenario, watch, directions.clone(), flows, &line_names);
-    let mut gateway = Gateway::new(stage.ports, network, Box::new(directions), clock);
-    let hurried = hurried();
+    let ports = std::mem::take(&mut stage.ports);
+    let mut gateway = Gateway::new(ports, network, Box::new(directions), clock);
+    let (hurried, awake) = (hurried(), Awake::ask());
     std::thread::sleep(clock.until(Time::ZERO));
     let ran = gateway.run(&mut running);
     let scheduling = hurried.scheduling();
-    drop(hurried);
+    drop((hurried, awake));
     ran?;
     let mut outcome = running.outcome(&mut gateway.inside, scheduling);
+    outcome.notes.extend(stage.kernel_drops().map(|n| {
+        format!("{n} packets were dropped by the kernel before they came to the network: the machine was too slow for them")
+    }));
     outcome.notes.extend(linux::foreign_stacks(scenario, host, options));
     (outcome.host, outcome.seed) = (host.name().into(), seed);
     Ok(outcome)
@@ -255,11 +260,7 @@ fn notes(inside: &Inside, scheduling: Scheduling) -> Vec<String> {
             accounts.unsent
         ));
     }
-    let held = inside.network.lines().iter().map(|line| {
-        let counters = line.counters();
-        counters.backlog.packets + counters.pipe
-    });
-    let unaccounted = accounts.unaccounted(held.sum());
+    let unaccounted = accounts.unaccounted(inside.network.inside());
     if unaccounted != 0 {
         notes.push(format!("{unaccounted} packets are unaccounted for: this is a fault of the gateway"));
     }

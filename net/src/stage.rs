@@ -6,7 +6,7 @@ use crate::build::{Built, address};
 use crate::frame::Frame;
 use crate::namespace::Namespace;
 use crate::port::end::End;
-use crate::port::tun::Tun;
+use crate::port::tun::{self, Tun};
 use crate::port::{Port, Take};
 use crate::run::{Error, Host, KernelEnd, Options};
 use narrows_core::Time;
@@ -74,6 +74,12 @@ impl Stage {
         self.namespaces[port].as_ref().expect("a host with a kernel's end has a namespace")
     }
 
+    /// How many packets the kernel dropped because we did not take them from its devices in time, if any.
+    pub fn kernel_drops(&self) -> Option<u64> {
+        let of = self.namespaces.iter().flatten().map(|namespace| tun::kernel_drops(namespace, DEVICE));
+        Some(of.sum()).filter(|n| *n > 0)
+    }
+
     /// The host of our own at port `port`.
     pub fn ours(&self, port: usize) -> &End {
         &self.ours[port]
@@ -103,10 +109,10 @@ impl Port for HostPort {
         self.end.receive(now, take)?;
         self.device.as_mut().map_or(Ok(()), |device| device.receive(now, take))
     }
-    fn send(&mut self, now: Time, frame: Frame) -> bool {
+    fn send(&mut self, now: Time, due: Time, frame: Frame) -> bool {
         match &mut self.device {
-            Some(device) if !self.ours[frame.flow().0 as usize] => device.send(now, frame),
-            _ => self.end.send(now, frame),
+            Some(device) if !self.ours[frame.flow().0 as usize] => device.send(now, due, frame),
+            _ => self.end.send(now, due, frame),
         }
     }
     fn flush(&mut self) -> u64 {

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Two ends of a line of 45 Mbit/s and 5 ms each way.
+/// Two ends of a line, of 45 Mbit/s if not said otherwise, and 5 ms each way.
 struct Path {
     ends: [Namespace; 2],
     stop: Arc<AtomicBool>,
@@ -40,6 +40,10 @@ impl Control for Until {
 impl Path {
     /// `None`, and why, where this machine does not allow it.
     fn new() -> Option<Path> {
+        Path::of(Rate(45_000_000))
+    }
+
+    fn of(rate: Rate) -> Option<Path> {
         let device = |at: &Namespace, addresses: &[(&str, u8)]| {
             let addresses: Vec<(IpAddr, u8)> =
                 addresses.iter().map(|(a, n)| (a.parse().unwrap(), *n)).collect();
@@ -58,9 +62,7 @@ impl Path {
                 return None;
             }
         };
-        let line = || {
-            Line::new(Rate(45_000_000), Duration::from_millis(5), Bytes(1500), Queue::Fifo(Fifo::unlimited()))
-        };
+        let line = || Line::new(rate, Duration::from_millis(5), Bytes(1500), Queue::Fifo(Fifo::unlimited()));
         let ways = [Way { lines: vec![0], port: 1 }, Way { lines: vec![1], port: 0 }];
         let network = Network::new(vec![line(), line()], &ways, &[]);
         let across = Across([network.way(0), network.way(1)]);
@@ -118,27 +120,57 @@ fn datagrams_cross_in_both_families_after_twice_the_delay() {
     assert_eq!(accounts.sent, [20, 20]);
 }
 
-#[test]
-fn a_tcp_transfer_fills_the_line_and_every_packet_is_accounted_for() {
-    let Some(path) = Path::new() else { return };
-    let listener = path.ends[1].enter(|| TcpListener::bind("10.9.0.2:7001")).unwrap();
-    let size = 4_000_000;
+/// The kernel sends so many bytes; what arrives is what was sent. How long it took.
+fn transfer(path: &Path, to: &str, size: u32) -> Duration {
+    let listener = path.ends[1].enter(|| TcpListener::bind(to)).unwrap();
     let receiver = thread::spawn(move || {
         let mut received = Vec::new();
         listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
         received
     });
-    let began = Instant::now();
-    let mut sender = path.ends[0].enter(|| TcpStream::connect("10.9.0.2:7001")).unwrap();
     let data: Vec<u8> = (0..size).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let began = Instant::now();
+    let mut sender = path.ends[0].enter(|| TcpStream::connect(to)).unwrap();
     sender.write_all(&data).unwrap();
     drop(sender);
     assert!(receiver.join().unwrap() == data, "the bytes that arrive are those that were sent");
-    let rate = size as f64 * 8.0 / began.elapsed().as_secs_f64() * 1e-6;
+    began.elapsed()
+}
+
+#[test]
+fn a_tcp_transfer_fills_the_line_and_every_packet_is_accounted_for() {
+    let Some(path) = Path::new() else { return };
+    let size = 4_000_000;
+    let took = transfer(&path, "10.9.0.2:7001", size);
+    let rate = size as f64 * 8.0 / took.as_secs_f64() * 1e-6;
     assert!((20.0..45.0).contains(&rate), "{rate} Mbit/s through 45 Mbit/s");
+    let came = arrivals(&path);
     let (accounts, inside) = path.close();
     assert_eq!(accounts.unaccounted(inside), 0, "{accounts:?}");
     assert!(accounts.sent[1] >= size as u64 / 1448, "no super-packets: {accounts:?}");
+    assert_eq!(came, accounts.sent[1], "at this rate each packet goes by itself");
+}
+
+/// Packets, or super-packets, that the receiving kernel has been given.
+fn arrivals(path: &Path) -> u64 {
+    let devices = path.ends[1].enter(|| std::fs::read_to_string("/proc/thread-self/net/dev")).unwrap();
+    let device = devices.lines().find_map(|l| l.trim_start().strip_prefix("path0:")).unwrap();
+    device.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn super_packets_are_cut_for_the_network_and_joined_for_the_kernel() {
+    for to in ["10.9.0.2:7002", "[fd00:9::2]:7002"] {
+        let Some(path) = Path::of(Rate(100_000_000_000)) else { return };
+        let size = 40_000_000;
+        transfer(&path, to, size);
+        let came = arrivals(&path);
+        let (accounts, inside) = path.close();
+        assert_eq!(accounts.unaccounted(inside), 0, "{accounts:?}");
+        assert_eq!(accounts.dropped.len() + accounts.refused.len(), 0, "none above 1500 bytes: {accounts:?}");
+        assert!(accounts.sent[1] >= size as u64 / 1448, "{accounts:?}");
+        assert!(came < accounts.sent[1] / 3, "{came} for {accounts:?}");
+    }
 }
 
 #[test]

@@ -459,7 +459,7 @@ impl Port for End {
         self.with(|host| host.transmit(now, take));
         Ok(())
     }
-    fn send(&mut self, now: Time, frame: Frame) -> bool {
+    fn send(&mut self, now: Time, _due: Time, frame: Frame) -> bool {
         self.with(|host| {
             if let Err(reason) = host.arrive(now, &frame) {
                 *host.refused.entry(reason).or_default() += 1;

@@ -7,7 +7,8 @@
 
 pub(crate) mod socket;
 
-use super::{Port, Take, segment};
+use super::segment::{self, Link};
+use super::{Port, Take};
 use crate::frame::{Frame, Malformed};
 use narrows_core::Time;
 use socket::PacketSocket;
@@ -154,7 +155,9 @@ impl Port for Ring {
                     return take(Err(Malformed::Truncated));
                 }
                 let each = &mut |frame| take(Frame::ethernet(frame));
-                if let Err(why) = segment::restore(received.bytes, received.offload, received.tag, each) {
+                if let Err(why) =
+                    segment::restore(Link::Ethernet, received.bytes, received.offload, received.tag, each)
+                {
                     take(Err(why));
                 }
             });
@@ -172,7 +175,7 @@ impl Port for Ring {
         Ok(())
     }
 
-    fn send(&mut self, _now: Time, frame: Frame) -> bool {
+    fn send(&mut self, _now: Time, _due: Time, frame: Frame) -> bool {
         self.out.push(frame);
         if self.out.len() == socket::BATCH {
             self.push_out();

@@ -1,4 +1,4 @@
-//! From what the kernel hands a packet socket to what is on the wire: an unfinished checksum is finished, a super-packet is cut
+//! From what the kernel hands a packet socket or a TUN device to what is on the wire: an unfinished checksum is finished, a super-packet is cut
 //! into the packets that a card would have made of it, a VLAN tag goes back to its place.
 //!
 //! Between hosts on one machine, and behind cards that merge what they receive (GRO), the kernel moves TCP in pieces of up to
@@ -9,9 +9,30 @@
 //! for lengths and checksums, the IPv4 identification (one more each), the sequence number (as many bytes more), FIN and PSH
 //! (only the last), and CWR (only the first: RFC 3168 section 6.1.2 answers one congestion signal with one CWR).
 
-use crate::frame::Malformed;
+use crate::frame::{self, Malformed};
 use narrows_core::wire::checksum::{Pseudo, Sum};
 use narrows_core::wire::{ipv4, ipv6, protocol, tcp};
+
+pub mod joined;
+
+/// What stands before the IP header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Link {
+    /// Nothing: the packets of a TUN device.
+    Ip,
+    /// An Ethernet header, and tags.
+    Ethernet,
+}
+
+impl Link {
+    /// Where the IP header begins.
+    fn ip(self, bytes: &[u8]) -> Result<usize, Malformed> {
+        match self {
+            Link::Ip => Ok(0),
+            Link::Ethernet => behind_tags(bytes),
+        }
+    }
+}
 
 /// What the kernel says of a packet in front of it: a `virtio_net_hdr` in the machine's byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,8 +60,6 @@ impl Offload {
 
     /// Reads one.
     pub fn read(h: &[u8; Offload::SIZE]) -> Offload {
-        const NEEDS_CHECKSUM: u8 = 1;
-        const ECN: u8 = 0x80;
         let word = |at: usize| u16::from_ne_bytes([h[at], h[at + 1]]);
         let kind = match h[1] & !ECN {
             0 => None,
@@ -53,7 +72,29 @@ impl Offload {
             pieces: kind.map(|k| (k, word(4))),
         }
     }
+
+    /// One for a TCP super-packet whose headers have so many bytes.
+    fn write(self, v6: bool, cwr: bool, headers: u16) -> [u8; Offload::SIZE] {
+        let mut h = [0; Offload::SIZE];
+        let mut set = |at: usize, value: u16| h[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+        set(2, headers);
+        if let Some((start, offset)) = self.unfinished {
+            set(6, start);
+            set(8, offset);
+        }
+        if let Some((_, size)) = self.pieces {
+            set(4, size);
+        }
+        h[0] = if self.unfinished.is_some() { NEEDS_CHECKSUM } else { 0 };
+        h[1] = if v6 { 4 } else { 1 } | if cwr { ECN } else { 0 };
+        h
+    }
 }
+
+/// In the first byte of a `virtio_net_hdr`.
+const NEEDS_CHECKSUM: u8 = 1;
+/// In the second: the super-packet's first piece has CWR.
+const ECN: u8 = 0x80;
 
 /// An IEEE 802.1Q tag as it stands in a frame: its type and its number.
 pub type Tag = [u8; 4];
@@ -61,26 +102,26 @@ pub type Tag = [u8; 4];
 /// The two addresses of an Ethernet frame; a tag comes behind them.
 const ADDRESSES: usize = 12;
 
-/// The frames that `bytes`, an Ethernet frame, is on the wire.
+/// The frames that `bytes` is on the wire; a `tag` was in an Ethernet frame.
 ///
 /// # Errors
 /// Headers that lie outside the bytes, or a super-packet of a kind that is not known.
 pub fn restore(
+    link: Link,
     bytes: &[u8],
     offload: Offload,
     tag: Option<Tag>,
     emit: &mut dyn FnMut(Vec<u8>),
 ) -> Result<(), Malformed> {
     if let Some((kind, size)) = offload.pieces {
-        return cut(bytes, kind, size as usize, tag, emit);
+        return cut(Headers::find(link, bytes, kind)?, bytes, size as usize, tag, emit);
     }
-    if bytes.len() < ADDRESSES {
-        return Err(Malformed::Truncated);
-    }
-    let mut frame = Vec::with_capacity(bytes.len() + 4);
-    frame.extend_from_slice(&bytes[..ADDRESSES]);
-    frame.extend_from_slice(tag.as_ref().map_or(&[][..], |t| t));
-    frame.extend_from_slice(&bytes[ADDRESSES..]);
+    let tag_bytes = tag.as_ref().map_or(&[][..], |t| t);
+    let (addresses, rest) = match link {
+        Link::Ip => (&[][..], bytes),
+        Link::Ethernet => bytes.split_at_checked(ADDRESSES).ok_or(Malformed::Truncated)?,
+    };
+    let mut frame = frame::joined([addresses, tag_bytes, rest]);
     if let Some((start, offset)) = offload.unfinished {
         let start = start as usize + tag.map_or(0, |t| t.len());
         finish(frame.get_mut(start..).ok_or(Malformed::Truncated)?, offset as usize)?;
@@ -103,13 +144,12 @@ fn never_zero(checksum: u16) -> u16 {
 }
 
 fn cut(
+    headers: Headers,
     bytes: &[u8],
-    kind: Super,
     size: usize,
     tag: Option<Tag>,
     emit: &mut dyn FnMut(Vec<u8>),
 ) -> Result<(), Malformed> {
-    let headers = Headers::find(bytes, kind)?;
     if size == 0 {
         return Err(Malformed::Field);
     }
@@ -118,9 +158,7 @@ fn cut(
     let mut index = 0;
     loop {
         let (piece, behind) = rest.split_at(size.min(rest.len()));
-        let mut frame = Vec::with_capacity(head.len() + piece.len() + 4);
-        frame.extend_from_slice(head);
-        frame.extend_from_slice(piece);
+        let mut frame = frame::joined([head, piece]);
         headers.adjust(&mut frame, index, payload.len() - rest.len(), behind.is_empty());
         if let Some(tag) = tag {
             frame.splice(ADDRESSES..ADDRESSES, tag);
@@ -148,8 +186,8 @@ struct Headers {
 }
 
 impl Headers {
-    fn find(bytes: &[u8], kind: Super) -> Result<Headers, Malformed> {
-        let ip = behind_tags(bytes)?;
+    fn find(link: Link, bytes: &[u8], kind: Super) -> Result<Headers, Malformed> {
+        let ip = link.ip(bytes)?;
         let packet = &bytes[ip..];
         let v6 = packet.first().is_some_and(|b| b >> 4 == 6);
         let (protocol, upper, end, pseudo) = if v6 {
@@ -180,9 +218,7 @@ impl Headers {
         } else {
             put(ip, 2, length as u16);
             put(ip, 4, word(ip, 4).wrapping_add(index));
-            put(ip, 10, 0);
-            let header = (ip[0] & 0xF) as usize * 4;
-            put(ip, 10, Sum::default().bytes(&ip[..header]).checksum());
+            sum_ipv4_header(ip);
         }
         let segment = &mut frame[self.transport..];
         let (checksum, number) = match self.kind {
@@ -218,6 +254,14 @@ fn behind_tags(bytes: &[u8]) -> Result<usize, Malformed> {
         }
     }
     Err(Malformed::Truncated)
+}
+
+/// Makes the checksum of the IPv4 header that `packet` begins with right.
+fn sum_ipv4_header(packet: &mut [u8]) {
+    put(packet, 10, 0);
+    let header = (packet[0] & 0xF) as usize * 4;
+    let sum = Sum::default().bytes(&packet[..header]).checksum();
+    put(packet, 10, sum);
 }
 
 fn word(bytes: &[u8], at: usize) -> u16 {

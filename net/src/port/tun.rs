@@ -1,15 +1,18 @@
-//! A TUN device: the kernel's end of a cable that carries IP packets, one per read and write. Without a virtio header the kernel
-//! segments and checksums before we see a packet, so a packet is a packet. What it cannot hand to us in time it keeps, up to
-//! 10,000 of them, and then drops silently: `tx_dropped` of the device counts those.
+//! A TUN device: the kernel's end of a cable that carries IP packets. The kernel may leave checksums to us, and the cutting of
+//! super-packets ([`segment`]): in the emulated network a packet is a packet, and yet 64 KiB cross the border to the kernel in
+//! one system call each way. What the kernel cannot hand to us in time it keeps, up to 10,000 packets or super-packets, and then
+//! drops silently: [`kernel_drops`] counts those.
 
+use super::segment::joined::{self, Due};
+use super::segment::{self, Link, Offload};
 use super::{Port, Take};
-use crate::frame::{self, Frame};
+use crate::frame::{Frame, Malformed};
 use crate::namespace::{Namespace, set};
 use crate::netlink::{Netlink, Prefix};
 use narrows_core::Time;
 use nix::errno::Errno;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -25,7 +28,12 @@ pub struct Tun {
     device: File,
     /// The packet being read.
     buffer: Box<[u8]>,
+    /// Packets to be written at the next flush.
+    out: Vec<Due>,
 }
+
+/// What stands before a packet with which nothing is left to do.
+const PLAIN: [u8; Offload::SIZE] = [0; Offload::SIZE];
 
 impl Tun {
     /// Makes a device called `name` in `namespace`, up, with addresses and their prefix lengths; what lies within a prefix is
@@ -42,8 +50,35 @@ impl Tun {
             addresses.iter().try_for_each(|address| netlink.address(name, *address))?;
             Ok(device)
         })?;
-        Ok(Tun { device, buffer: vec![0; LONGEST].into() })
+        Ok(Tun { device, buffer: vec![0; Offload::SIZE + LONGEST].into(), out: Vec::new() })
     }
+
+    /// Writes packets that go as one; a packet that the kernel refuses is lost.
+    fn write(&mut self, run: &mut [Due]) -> bool {
+        let (told, headers) = if run.len() > 1 { joined::head(run) } else { (PLAIN, 0) };
+        let mut parts = Vec::with_capacity(run.len() + 1);
+        parts.push(IoSlice::new(&told));
+        for (i, (_, frame)) in run.iter().enumerate() {
+            parts.push(IoSlice::new(&frame.bytes()[if i == 0 { 0 } else { headers }..]));
+        }
+        loop {
+            match self.device.write_vectored(&parts) {
+                Ok(_) => return true,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+/// Packets that the kernel dropped in `namespace` because we did not read them from `device` in time: its `tx_dropped`.
+pub fn kernel_drops(namespace: &Namespace, device: &str) -> u64 {
+    let read = || {
+        let devices = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+        let counts = devices.lines().find_map(|l| l.trim_start().strip_prefix(device)?.strip_prefix(':'));
+        Ok(counts.and_then(|c| c.split_whitespace().nth(11)?.parse().ok()).unwrap_or(0))
+    };
+    namespace.enter(read).unwrap_or(0)
 }
 
 /// The kernel's own IPv6 traffic has no business on the path: router solicitations, from an address that nobody gave, and
@@ -86,12 +121,17 @@ fn attach(name: &str) -> io::Result<File> {
     for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
         *to = *from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_TUN_EXCL) as libc::c_short;
+    request.ifr_ifru.ifru_flags =
+        (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_TUN_EXCL | libc::IFF_VNET_HDR) as libc::c_short;
     // SAFETY: the descriptor is open, and `request` is the structure that this call reads and writes.
     #[allow(unsafe_code)] // no safe wrapper has it
     let done = unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF as libc::Ioctl, &mut request) };
     match Errno::result(done) {
-        Ok(_) => Ok(device),
+        Ok(_) => {
+            // What an older kernel does not know we do without: it then cuts by itself.
+            let _ = leave_to_us(&device, OFFLOADS | UDP_OFFLOADS).or_else(|_| leave_to_us(&device, OFFLOADS));
+            Ok(device)
+        }
         Err(Errno::EBUSY | Errno::EEXIST) => Err(refuse(
             io::ErrorKind::AlreadyExists,
             "a device of that name exists here; choose another name",
@@ -104,15 +144,50 @@ fn attach(name: &str) -> io::Result<File> {
     }
 }
 
+/// Checksums, and TCP's super-packets, also with CWR.
+const OFFLOADS: libc::c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+/// UDP's, since Linux 6.2.
+const UDP_OFFLOADS: libc::c_uint = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+
+/// Tells the kernel what it need not do itself.
+fn leave_to_us(device: &File, offloads: libc::c_uint) -> nix::Result<libc::c_int> {
+    // SAFETY: the descriptor is open; this call takes its argument by value.
+    #[allow(unsafe_code)] // no safe wrapper has it
+    let done = unsafe {
+        libc::ioctl(device.as_raw_fd(), libc::TUNSETOFFLOAD as libc::Ioctl, libc::c_ulong::from(offloads))
+    };
+    Errno::result(done)
+}
+
+/// The packets of what was read.
+fn packets(told: Offload, packet: &[u8], take: Take<'_>) -> Result<(), Malformed> {
+    // Whose checksum was unfinished, its checksum we make.
+    let intact = |frame: Frame| if told.unfinished.is_some() { frame.known_intact() } else { frame };
+    segment::restore(Link::Ip, packet, told, None, &mut |bytes| take(Frame::ip(bytes).map(intact)))
+}
+
 impl Port for Tun {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.device.as_fd())
     }
 
     fn receive(&mut self, _now: Time, take: Take<'_>) -> io::Result<()> {
-        for _ in 0..BATCH {
+        let mut taken = 0;
+        while taken < BATCH {
             match self.device.read(&mut self.buffer) {
-                Ok(n) => take(Frame::ip(frame::copy(&self.buffer[..n]))),
+                Ok(n) => {
+                    let mut each = |frame| {
+                        taken += 1;
+                        take(frame);
+                    };
+                    let done = match self.buffer[..n].split_first_chunk() {
+                        Some((told, packet)) => packets(Offload::read(told), packet, &mut each),
+                        None => Err(Malformed::Truncated),
+                    };
+                    if let Err(why) = done {
+                        each(Err(why));
+                    }
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) => return Err(e), // EIO, ENODEV, EBADFD: it is gone
@@ -121,13 +196,21 @@ impl Port for Tun {
         Ok(())
     }
 
-    fn send(&mut self, _now: Time, frame: Frame) -> bool {
-        loop {
-            match self.device.write(frame.bytes()) {
-                Ok(_) => return true,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return false,
-            }
+    fn send(&mut self, _now: Time, due: Time, frame: Frame) -> bool {
+        self.out.push((due, frame));
+        true
+    }
+
+    fn flush(&mut self) -> u64 {
+        let mut out = std::mem::take(&mut self.out);
+        let (mut rest, mut lost) = (&mut out[..], 0);
+        while !rest.is_empty() {
+            let (run, others) = rest.split_at_mut(joined::run(rest));
+            lost += if self.write(run) { 0 } else { run.len() as u64 };
+            rest = others;
         }
+        out.clear();
+        self.out = out;
+        lost
     }
 }

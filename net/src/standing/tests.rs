@@ -394,8 +394,14 @@ fn garbage_is_refused_and_the_unusual_passes_each_counted_under_its_name() {
     wait(|| {
         server.take(|r| {
             if r.bytes[6] == 6 {
-                crate::port::segment::restore(r.bytes, r.offload, r.tag, &mut |frame| came.push(frame))
-                    .unwrap();
+                crate::port::segment::restore(
+                    crate::port::segment::Link::Ethernet,
+                    r.bytes,
+                    r.offload,
+                    r.tag,
+                    &mut |frame| came.push(frame),
+                )
+                .unwrap();
             }
         });
         came.len() == passing.len()

@@ -214,7 +214,8 @@ impl<P: Stored> Tcp<P> {
     }
 
     fn set_persist(&mut self, now: Time) {
-        let wait = (self.rto.timeout() * (1 << self.probes.min(6))).clamp(self.config.stack.persist_min, PERSIST_MAX);
+        let wait = (self.rto.timeout() * (1 << self.probes.min(6)))
+            .clamp(self.config.stack.persist_min, PERSIST_MAX);
         self.persist_at = now + wait;
     }
 

@@ -66,7 +66,7 @@ fn pieces(kind: Super, size: u16) -> Offload {
 #[track_caller]
 fn restored(bytes: &[u8], offload: Offload, tag: Option<Tag>) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    restore(bytes, offload, tag, &mut |f| frames.push(f)).unwrap();
+    restore(Link::Ethernet, bytes, offload, tag, &mut |f| frames.push(f)).unwrap();
     frames
 }
 
@@ -169,8 +169,9 @@ fn a_udp_checksum_that_comes_to_zero_is_written_as_ffff() {
 #[test]
 fn what_cannot_be_cut_or_finished_is_refused_under_a_name() {
     let tcp = ipv4(6, 1, &segment(1, 0x10, 100));
-    let refused =
-        |bytes: &[u8], offload| restore(bytes, offload, None, &mut |_| panic!("let in")).unwrap_err();
+    let refused = |bytes: &[u8], offload| {
+        restore(Link::Ethernet, bytes, offload, None, &mut |_| panic!("let in")).unwrap_err()
+    };
     assert_eq!(refused(&tcp, pieces(Super::Tcp, 0)), Malformed::Field);
     assert_eq!(refused(&tcp, pieces(Super::Udp, 50)), Malformed::Field);
     assert_eq!(refused(&tcp, pieces(Super::Unknown, 50)), Malformed::Field);
@@ -208,7 +209,7 @@ proptest! {
         }
         bytes.truncate(cut_at);
         let mut total = 0;
-        let done = restore(&bytes, Offload::read(&h), tag, &mut |f| total += f.len());
+        let done = restore(Link::Ethernet, &bytes, Offload::read(&h), tag, &mut |f| total += f.len());
         prop_assert!(done.is_err() || total + 4 >= bytes.len().min(14));
     }
 }
