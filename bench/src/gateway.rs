@@ -1,4 +1,5 @@
-//! How exact and how fast the gateway is: two namespaces with kernel sockets, a TUN device in each, the gateway between them.
+//! How exact and how fast the gateway is: two namespaces with kernel sockets, the gateway between them on a TUN device in each
+//! (`emulate`, scenarios on real packets) or on packet sockets and a cable to each (`narrows gateway`).
 //!
 //! * pacing: datagrams faster than the line; by how much the gaps between the kernel's receive timestamps miss the time that a
 //!   packet takes on the line;
@@ -16,8 +17,10 @@ use narrows_lab::{file, parts};
 use narrows_net::clock::{Awake, Clock, Scheduling, hurry};
 use narrows_net::gateway::{Across, Control, Gateway, Inside};
 use narrows_net::namespace::Namespace;
+use narrows_net::netlink::Netlink;
 use narrows_net::network::{Network, Way};
 use narrows_net::port::Port;
+use narrows_net::port::ring::Ring;
 use narrows_net::port::tun::Tun;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, setsockopt, sockopt};
 use nix::time::{ClockId, clock_gettime};
@@ -50,8 +53,17 @@ fn main() -> ExitCode {
 }
 
 fn measure(length: Duration, ordinary: bool) -> std::io::Result<()> {
+    for devices in [Devices::Tun, Devices::Ring] {
+        println!("{devices:?}:");
+        measure_on(devices, length, ordinary)?;
+    }
+    Ok(())
+}
+
+fn measure_on(devices: Devices, length: Duration, ordinary: bool) -> std::io::Result<()> {
+    let open = |rate: &str, delay: &str| Path::open(devices, rate, delay, ordinary);
     for (rate, size) in [("45Mbit/s", 1000), ("1Gbit/s", 1500)] {
-        let path = Path::open(rate, "0ms", ordinary)?;
+        let path = open(rate, "0ms")?;
         let spacing = Duration::from_nanos(size as u64 * 8_000_000_000 / rate_of(rate).0);
         let stamps = path.stamps(length, size, |_| spacing * 9 / 10)?;
         let mut errors = Distribution::default();
@@ -60,7 +72,7 @@ fn measure(length: Duration, ordinary: bool) -> std::io::Result<()> {
         }
         say(&format!("pacing error at {rate}"), errors.quantiles(), &path.close());
     }
-    let path = Path::open("100Gbit/s", "5ms", ordinary)?;
+    let path = open("100Gbit/s", "5ms")?;
     let uneven = |n: u64| Duration::from_micros(700 + n * 7919 % 600);
     let stamps = path.stamps(length, 1000, uneven)?;
     let mut errors = Distribution::default();
@@ -69,11 +81,11 @@ fn measure(length: Duration, ordinary: bool) -> std::io::Result<()> {
     }
     say("added delay, error at 5 ms", errors.quantiles(), &path.close());
     for (rate, what) in [("1Gbit/s", "TCP at 1 Gbit/s"), ("100Gbit/s", "TCP without a rate")] {
-        let path = Path::open(rate, "1ms", ordinary)?;
+        let path = open(rate, "1ms")?;
         let bits = path.transfer(length)?;
         let end = path.close();
         println!(
-            "{what}: {:.0} Mbit/s of payload; gateway {:.0} % of a core, {:.2} us of CPU time per packet; {}",
+            "  {what}: {:.0} Mbit/s of payload; gateway {:.0} % of a core, {:.2} us of CPU time per packet; {}",
             bits * 1e-6,
             end.cpu.as_secs_f64() / end.wall.as_secs_f64() * 100.0,
             end.cpu.as_secs_f64() * 1e6 / end.packets.max(1) as f64,
@@ -90,7 +102,7 @@ fn rate_of(text: &str) -> Rate {
 
 fn say(what: &str, q: Quantiles, end: &End) {
     println!(
-        "{what}: p50 {:.0}, p95 {:.0}, p99 {:.0}, most {:.0} us over {} packets; {}",
+        "  {what}: p50 {:.0}, p95 {:.0}, p99 {:.0}, most {:.0} us over {} packets; {}",
         q.p50 * 1e6,
         q.p95 * 1e6,
         q.p99 * 1e6,
@@ -122,6 +134,39 @@ impl End {
     }
 }
 
+/// What the gateway's ports are.
+#[derive(Clone, Copy, Debug)]
+enum Devices {
+    Tun,
+    Ring,
+}
+
+impl Devices {
+    /// A port whose other side is a device of `namespace` with this address. `middle` is where its cable ends, if it has one.
+    fn port(
+        self,
+        namespace: &Namespace,
+        middle: &Namespace,
+        address: Ipv4Addr,
+    ) -> std::io::Result<Box<dyn Port>> {
+        let address = (IpAddr::V4(address), 24);
+        if let Devices::Tun = self {
+            return Ok(Box::new(Tun::open(namespace, "narrows0", 1500, &[address])?));
+        }
+        let there = if address.0 == IpAddr::V4(HERE) { "left" } else { "right" };
+        namespace.enter(|| {
+            let net = Netlink::open()?;
+            net.veth("eth0", there, middle)?;
+            net.address("eth0", address)?;
+            net.up("eth0", None, None)
+        })?;
+        middle.enter(|| {
+            Netlink::open()?.up(there, None, None)?;
+            Ok(Box::new(Ring::open(there)?) as Box<dyn Port>)
+        })
+    }
+}
+
 /// Two namespaces and the running gateway between them.
 struct Path {
     here: Namespace,
@@ -146,12 +191,9 @@ impl Control for UntilStopped {
 }
 
 impl Path {
-    fn open(rate: &str, delay: &str, ordinary: bool) -> std::io::Result<Path> {
-        let (here, there) = (Namespace::new()?, Namespace::new()?);
-        let tun = |namespace: &Namespace, address: Ipv4Addr| {
-            Tun::open(namespace, "narrows0", 1500, &[(IpAddr::V4(address), 24)])
-        };
-        let ports: Vec<Box<dyn Port>> = vec![Box::new(tun(&here, HERE)?), Box::new(tun(&there, THERE)?)];
+    fn open(devices: Devices, rate: &str, delay: &str, ordinary: bool) -> std::io::Result<Path> {
+        let (here, there, middle) = (Namespace::new()?, Namespace::new()?, Namespace::new()?);
+        let ports = vec![devices.port(&here, &middle, HERE)?, devices.port(&there, &middle, THERE)?];
         let text = format!(
             "[run]\nduration = \"1s\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\n\
              rate = \"{rate}\"\ndelay = \"{delay}\"\nqueue = \"fifo:1000p\"\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n"

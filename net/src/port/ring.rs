@@ -7,13 +7,14 @@
 
 pub(crate) mod socket;
 
+use super::segment::joined::{self, Due, Message};
 use super::segment::{self, Link};
 use super::{Port, Take};
 use crate::frame::{Frame, Malformed};
 use narrows_core::Time;
 use socket::PacketSocket;
 use std::ffi::c_int;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -60,7 +61,9 @@ pub struct Ring {
     index: c_int,
     sight: Sight,
     asked: Time,
-    out: Vec<Frame>,
+    out: Vec<Due>,
+    /// What they go as.
+    messages: Vec<Message>,
     /// Frames that could not be sent since the last flush.
     unsent: u64,
 }
@@ -78,8 +81,8 @@ impl Ring {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let sight = Sight(Arc::default());
-        let out = Vec::with_capacity(socket::BATCH);
-        let ring = Ring { name: name.into(), socket, index, sight, asked: Time::ZERO, out, unsent: 0 };
+        let (asked, out, messages) = (Time::ZERO, Vec::new(), Vec::new());
+        let ring = Ring { name: name.into(), socket, index, sight, asked, out, messages, unsent: 0 };
         ring.socket.bind(index)?;
         if !ring.socket.is_up(name)? {
             ring.sight.set(Presence::Down);
@@ -122,20 +125,30 @@ impl Ring {
 
     /// Hands everything in `out` to the kernel. What it refuses is lost, as at a card's full queue.
     fn push_out(&mut self) {
-        let mut rest = &self.out[..];
+        joined::messages(Link::Ethernet, &mut self.out, &mut self.messages);
+        let (mut frames, mut rest) = (&self.out[..], &self.messages[..]);
         while !rest.is_empty() {
-            match self.socket.send(rest.iter().map(Frame::bytes)) {
-                Ok(sent) => rest = &rest[sent..],
+            let (mut parts, mut ends, mut from) = (Vec::<IoSlice<'_>>::new(), Vec::new(), frames);
+            for message in rest.iter().take(socket::BATCH) {
+                parts.extend(message.parts(from));
+                ends.push(parts.len());
+                from = &from[message.packets..];
+            }
+            let done = match self.socket.send(&parts, &ends) {
+                Ok(sent) => sent,
                 Err(e) => {
                     let gone = matches!(e.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV));
-                    let lost = if gone { rest.len() } else { 1 };
                     if gone && self.sight.presence() == Presence::Up {
                         self.sight.set(Presence::Down); // until it is asked
                     }
-                    self.unsent += lost as u64;
-                    rest = &rest[lost..];
+                    let lost = if gone { rest.len() } else { 1 };
+                    self.unsent += rest[..lost].iter().map(|m| m.packets as u64).sum::<u64>();
+                    lost
                 }
-            }
+            };
+            let (messages, others) = rest.split_at(done);
+            frames = &frames[messages.iter().map(|m| m.packets).sum()..];
+            rest = others;
         }
         self.out.clear();
     }
@@ -154,7 +167,10 @@ impl Port for Ring {
                 if !received.whole {
                     return take(Err(Malformed::Truncated));
                 }
-                let each = &mut |frame| take(Frame::ethernet(frame));
+                // Whose checksum was unfinished, its checksum we make.
+                let summed = received.offload.unfinished.is_some();
+                let intact = |frame: Frame| if summed { frame.known_intact() } else { frame };
+                let each = &mut |frame| take(Frame::ethernet(frame).map(intact));
                 if let Err(why) =
                     segment::restore(Link::Ethernet, received.bytes, received.offload, received.tag, each)
                 {
@@ -175,11 +191,8 @@ impl Port for Ring {
         Ok(())
     }
 
-    fn send(&mut self, _now: Time, _due: Time, frame: Frame) -> bool {
-        self.out.push(frame);
-        if self.out.len() == socket::BATCH {
-            self.push_out();
-        }
+    fn send(&mut self, _now: Time, due: Time, frame: Frame) -> bool {
+        self.out.push((due, frame));
         true
     }
 

@@ -3,7 +3,7 @@
 //! one system call each way. What the kernel cannot hand to us in time it keeps, up to 10,000 packets or super-packets, and then
 //! drops silently: [`kernel_drops`] counts those.
 
-use super::segment::joined::{self, Due};
+use super::segment::joined::{self, Due, Message};
 use super::segment::{self, Link, Offload};
 use super::{Port, Take};
 use crate::frame::{Frame, Malformed};
@@ -30,10 +30,9 @@ pub struct Tun {
     buffer: Box<[u8]>,
     /// Packets to be written at the next flush.
     out: Vec<Due>,
+    /// What they go as.
+    messages: Vec<Message>,
 }
-
-/// What stands before a packet with which nothing is left to do.
-const PLAIN: [u8; Offload::SIZE] = [0; Offload::SIZE];
 
 impl Tun {
     /// Makes a device called `name` in `namespace`, up, with addresses and their prefix lengths; what lies within a prefix is
@@ -50,24 +49,8 @@ impl Tun {
             addresses.iter().try_for_each(|address| netlink.address(name, *address))?;
             Ok(device)
         })?;
-        Ok(Tun { device, buffer: vec![0; Offload::SIZE + LONGEST].into(), out: Vec::new() })
-    }
-
-    /// Writes packets that go as one; a packet that the kernel refuses is lost.
-    fn write(&mut self, run: &mut [Due]) -> bool {
-        let (told, headers) = if run.len() > 1 { joined::head(run) } else { (PLAIN, 0) };
-        let mut parts = Vec::with_capacity(run.len() + 1);
-        parts.push(IoSlice::new(&told));
-        for (i, (_, frame)) in run.iter().enumerate() {
-            parts.push(IoSlice::new(&frame.bytes()[if i == 0 { 0 } else { headers }..]));
-        }
-        loop {
-            match self.device.write_vectored(&parts) {
-                Ok(_) => return true,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return false,
-            }
-        }
+        let buffer = vec![0; Offload::SIZE + LONGEST].into();
+        Ok(Tun { device, buffer, out: Vec::new(), messages: Vec::new() })
     }
 }
 
@@ -202,15 +185,20 @@ impl Port for Tun {
     }
 
     fn flush(&mut self) -> u64 {
-        let mut out = std::mem::take(&mut self.out);
-        let (mut rest, mut lost) = (&mut out[..], 0);
-        while !rest.is_empty() {
-            let (run, others) = rest.split_at_mut(joined::run(rest));
-            lost += if self.write(run) { 0 } else { run.len() as u64 };
-            rest = others;
+        joined::messages(Link::Ip, &mut self.out, &mut self.messages);
+        let (mut rest, mut lost) = (&self.out[..], 0);
+        for message in &self.messages {
+            let parts: Vec<IoSlice<'_>> = message.parts(rest).collect();
+            let written = loop {
+                match self.device.write_vectored(&parts) {
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    done => break done,
+                }
+            };
+            lost += if written.is_ok() { 0 } else { message.packets as u64 }; // as at a card's full queue
+            rest = &rest[message.packets..];
         }
-        out.clear();
-        self.out = out;
+        self.out.clear();
         lost
     }
 }

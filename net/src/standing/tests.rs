@@ -12,7 +12,7 @@ use narrows_core::{Bytes, Ecn, Rate};
 use narrows_lab::file::Document;
 use narrows_lab::line::Carried;
 use nix::unistd::Uid;
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
@@ -103,7 +103,8 @@ impl Site {
                 let socket = PacketSocket::open()?;
                 socket.bind(socket.index("eth0")?)?;
                 for frame in frames {
-                    socket.send([&frame[..]].into_iter())?;
+                    let plain = [0; crate::port::segment::Offload::SIZE];
+                    socket.send(&[IoSlice::new(&plain), IoSlice::new(frame)], &[2])?;
                 }
                 Ok(())
             })

@@ -5,8 +5,8 @@
 //! millisecond old). A slot holds the largest super-packet, since what does not fit is cut off.
 
 use crate::port::segment::{Offload, Tag};
-use std::ffi::{c_int, c_ulong, c_void};
-use std::io::{self, Error};
+use std::ffi::{c_int, c_ulong};
+use std::io::{self, Error, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,7 +18,7 @@ const SLOT: usize = 69_904;
 const SLOTS_PER_BLOCK: usize = BLOCK / SLOT;
 const BLOCKS: usize = 32;
 const SLOTS: usize = BLOCKS * SLOTS_PER_BLOCK;
-/// Frames that one system call sends.
+/// Messages that one system call sends.
 pub const BATCH: usize = 64;
 /// Bytes under way to the card, at most.
 const SEND_BUFFER: c_int = 8 << 20;
@@ -192,21 +192,19 @@ impl PacketSocket {
         (error != 0).then_some(error)
     }
 
-    /// Sends frames, at most [`BATCH`]; how many of them the kernel took before it stopped, if it took any.
-    pub fn send<'a>(&self, frames: impl ExactSizeIterator<Item = &'a [u8]>) -> io::Result<usize> {
-        static PLAIN: [u8; Offload::SIZE] = [0; Offload::SIZE]; // nothing is left to do
-        let part = |bytes: &[u8]| libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast::<c_void>(),
-            iov_len: bytes.len(),
-        };
-        let n = frames.len().min(BATCH);
-        let mut parts = [[part(&PLAIN); 2]; BATCH];
+    /// Sends messages, at most [`BATCH`], each of the parts before its end in `ends`; how many of them the kernel took before it
+    /// stopped, if it took any. A message begins with what the kernel is told of it, an [`Offload`].
+    pub fn send(&self, parts: &[IoSlice<'_>], ends: &[usize]) -> io::Result<usize> {
+        let n = ends.len().min(BATCH);
         // SAFETY: of integers and pointers, for which zero is a value.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
-        for ((frame, parts), message) in frames.zip(&mut parts).zip(&mut messages) {
-            parts[1] = part(frame);
-            message.msg_hdr.msg_iov = parts.as_mut_ptr();
-            message.msg_hdr.msg_iovlen = 2;
+        let mut from = 0;
+        for (message, to) in messages.iter_mut().zip(ends) {
+            let parts = &parts[from..*to];
+            // An `IoSlice` is an `iovec`; sending only reads what it points to.
+            message.msg_hdr.msg_iov = parts.as_ptr().cast_mut().cast::<libc::iovec>();
+            message.msg_hdr.msg_iovlen = parts.len() as _;
+            from = *to;
         }
         // SAFETY: the first `n` messages point to parts, and these to bytes, that outlive the call, which only reads them.
         let sent = unsafe {

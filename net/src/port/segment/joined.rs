@@ -9,13 +9,18 @@ use super::{Headers, Link, Offload, Super, put, word};
 use crate::frame::{Frame, Kind};
 use narrows_core::Time;
 use narrows_core::packet::Packet;
+use narrows_core::wire::ipv6::HEADER as IPV6;
 use narrows_core::wire::protocol;
+use std::io::IoSlice;
+use std::iter;
 use std::time::Duration;
 
 /// Segments of a run are due at most this far apart: those of 1500 bytes at 3 Gbit/s and more.
 const APART: Duration = Duration::from_micros(4);
 /// The length field of an IP packet ends here.
 const LONGEST: usize = u16::MAX as usize;
+/// One system call takes 1024 parts.
+const MOST: usize = 1000;
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
@@ -25,18 +30,53 @@ const CWR: u8 = 0x80;
 /// A packet and when it is due.
 pub type Due = (Time, Frame);
 
-/// How many of `frames`, from the first one on, can go as one super-packet of a TUN device: 1 if the first cannot be joined.
-pub fn run(frames: &[Due]) -> usize {
+/// A packet, or several as one, on its way to the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    /// How many packets.
+    pub packets: usize,
+    told: [u8; Offload::SIZE],
+    /// Bytes of headers that are left out of each packet but the first.
+    headers: usize,
+}
+
+/// With a packet that goes by itself nothing is left to do.
+const ALONE: Message = Message { packets: 1, told: [0; Offload::SIZE], headers: 0 };
+
+impl Message {
+    /// What the kernel is given: its description, and the bytes of the message's packets, which `frames` begin with.
+    pub fn parts<'a>(&'a self, frames: &'a [Due]) -> impl Iterator<Item = IoSlice<'a>> {
+        let bytes = move |(i, (_, f)): (usize, &'a Due)| &f.bytes()[if i == 0 { 0 } else { self.headers }..];
+        iter::once(&self.told[..])
+            .chain(frames[..self.packets].iter().enumerate().map(bytes))
+            .map(IoSlice::new)
+    }
+}
+
+/// What `frames` go as, in order. The first one of several becomes the head of their super-packet.
+pub fn messages(link: Link, mut frames: &mut [Due], out: &mut Vec<Message>) {
+    out.clear();
+    while !frames.is_empty() {
+        let (these, rest) = frames.split_at_mut(run(link, frames));
+        out.push(if these.len() > 1 { join(link, these) } else { ALONE });
+        frames = rest;
+    }
+}
+
+/// How many of `frames`, from the first one on, can go as one.
+fn run(link: Link, frames: &[Due]) -> usize {
+    let frames = &frames[..frames.len().min(MOST)];
     let [(_, first), (_, second), ..] = frames else { return frames.len() };
     if first.flow() != second.flow() || !joinable(first) {
         return 1;
     }
-    let Ok(headers) = Headers::find(Link::Ip, first.bytes(), Super::Tcp) else { return 1 };
+    let Ok(headers) = Headers::find(link, first.bytes(), Super::Tcp) else { return 1 };
     let size = headers.end - headers.payload;
-    if size == 0 || flags(&headers, first) & !CWR & !ECE != ACK {
+    let plain = first.bytes().len() == headers.end && flags(&headers, first) & !CWR & !ECE == ACK;
+    if size == 0 || !plain || first.is_tagged() {
         return 1;
     }
-    let mut length = headers.end;
+    let mut length = headers.end - headers.ip;
     for (index, pair) in frames.windows(2).enumerate() {
         let [(before, _), (at, next)] = pair else { break };
         let payload = next.bytes().len().saturating_sub(headers.payload);
@@ -54,7 +94,7 @@ pub fn run(frames: &[Due]) -> usize {
 }
 
 fn joinable(frame: &Frame) -> bool {
-    frame.kind() == Kind::Plain && frame.is_summed() && frame.bytes().len() == frame.size().0 as usize
+    frame.kind() == Kind::Plain && frame.is_summed()
 }
 
 fn flags(headers: &Headers, frame: &Frame) -> u8 {
@@ -65,18 +105,22 @@ fn flags(headers: &Headers, frame: &Frame) -> u8 {
 fn follows(headers: &Headers, first: &Frame, next: &Frame, index: usize) -> bool {
     let (a, b) = (&first.bytes()[..headers.payload], &next.bytes()[..headers.payload]);
     let same = |from: usize, to: usize| a[from..to] == b[from..to];
+    let (i, t) = (headers.ip, headers.transport);
+    let payload = next.bytes().len() - headers.payload;
     let ip = if headers.v6 {
-        same(0, 4) && same(6, headers.transport)
+        same(i, i + 4) && same(i + 6, t) && word(b, i + 4) as usize == headers.payload - i - IPV6 + payload
     } else {
-        same(0, 2)
-            && same(6, 10)
-            && same(12, headers.transport)
-            && word(b, 4) == word(a, 4).wrapping_add(index as u16)
+        let next_id = word(a, i + 4).wrapping_add(index as u16);
+        let length = headers.payload - i + payload;
+        same(i, i + 2)
+            && same(i + 6, i + 10)
+            && same(i + 12, t)
+            && (word(b, i + 2) as usize, word(b, i + 4)) == (length, next_id)
     };
-    let t = headers.transport;
     let seq = |h: &[u8]| u32::from_be_bytes([h[t + 4], h[t + 5], h[t + 6], h[t + 7]]);
     let offset = index * (headers.end - headers.payload);
-    ip && same(t, t + 4)
+    ip && same(0, i)
+        && same(t, t + 4)
         && seq(b) == seq(a).wrapping_add(offset as u32)
         && same(t + 8, t + 13)
         && b[t + 13] & !(FIN | PSH) == a[t + 13] & !CWR
@@ -84,29 +128,30 @@ fn follows(headers: &Headers, first: &Frame, next: &Frame, index: usize) -> bool
         && same(t + 18, headers.payload)
 }
 
-/// Makes the first frame of a run the head of a super-packet. What the kernel is told of it in front; and how many bytes of each
-/// further frame are headers, which are left out.
-pub fn head(run: &mut [Due]) -> ([u8; Offload::SIZE], usize) {
+/// Makes the first frame of a run the head of a super-packet.
+fn join(link: Link, run: &mut [Due]) -> Message {
+    let packets = run.len();
     let (first, rest) = run.split_first_mut().expect("a run has frames");
-    let headers = Headers::find(Link::Ip, first.1.bytes(), Super::Tcp).expect("a run begins with a segment");
-    let length = headers.end + rest.iter().map(|(_, f)| f.bytes().len() - headers.payload).sum::<usize>();
+    let headers = Headers::find(link, first.1.bytes(), Super::Tcp).expect("a run begins with a segment");
+    let end = headers.end + rest.iter().map(|(_, f)| f.bytes().len() - headers.payload).sum::<usize>();
     let last = rest.last().map_or(0, |(_, f)| flags(&headers, f));
     let size = headers.end - headers.payload;
     let bytes = first.1.bytes_mut();
+    let ip = &mut bytes[headers.ip..];
     if headers.v6 {
-        put(bytes, 4, (length - narrows_core::wire::ipv6::HEADER) as u16);
+        put(ip, 4, (end - headers.ip - IPV6) as u16);
     } else {
-        put(bytes, 2, length as u16);
-        super::sum_ipv4_header(bytes);
+        put(ip, 2, (end - headers.ip) as u16);
+        super::sum_ipv4_header(ip);
     }
     bytes[headers.transport + 13] |= last & (FIN | PSH);
-    let covered = (length - headers.transport) as u32;
+    let covered = (end - headers.transport) as u32;
     let unfinished = headers.pseudo.over(protocol::TCP, &[]).word(covered).fold();
     put(bytes, headers.transport + 16, unfinished);
-    let ecn = bytes[headers.transport + 13] & CWR != 0;
+    let cwr = bytes[headers.transport + 13] & CWR != 0;
     let told =
         Offload { unfinished: Some((headers.transport as u16, 16)), pieces: Some((Super::Tcp, size as u16)) };
-    (told.write(headers.v6, ecn, headers.payload as u16), headers.payload)
+    Message { packets, told: told.write(headers.v6, cwr, headers.payload as u16), headers: headers.payload }
 }
 
 #[cfg(test)]
@@ -117,7 +162,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// A segment as another of our makers of packets makes it.
-    fn segment(v6: bool, id: u16, seq: u32, flags: u8, payload: &[u8]) -> Frame {
+    fn segment(link: Link, v6: bool, id: u16, seq: u32, flags: u8, payload: &[u8]) -> Frame {
         use narrows_core::wire::checksum::Pseudo;
         let (a, b) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let (a6, b6) = ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap());
@@ -135,7 +180,12 @@ mod tests {
             },
             payload,
         };
-        let (mut upper, mut bytes) = (Vec::new(), Vec::new());
+        let mut bytes = match (link, v6) {
+            (Link::Ip, _) => Vec::new(),
+            (_, false) => [&[2; 12][..], &[8, 0]].concat(),
+            (_, true) => [&[2; 12][..], &[0x86, 0xDD]].concat(),
+        };
+        let mut upper = Vec::new();
         if v6 {
             segment.encode(Pseudo::v6(a6, b6), &mut upper);
             let header = ipv6::Header {
@@ -156,26 +206,41 @@ mod tests {
             header.encode(&mut bytes).unwrap();
         }
         bytes.extend(upper);
-        Frame::ip(bytes).unwrap().known_intact()
+        frame(link, bytes).known_intact()
     }
 
-    fn bytes(frames: &[Due]) -> Vec<Vec<u8>> {
-        frames.iter().map(|(_, f)| f.bytes().to_vec()).collect()
+    fn frame(link: Link, bytes: Vec<u8>) -> Frame {
+        match link {
+            Link::Ip => Frame::ip(bytes).unwrap(),
+            Link::Ethernet => Frame::ethernet(bytes).unwrap(),
+        }
     }
 
-    /// What the kernel is given for a run.
-    fn whole(run: &mut [Due]) -> (Offload, Vec<u8>) {
-        let (told, headers) = head(run);
-        let mut all = run[0].1.bytes().to_vec();
-        run[1..].iter().for_each(|(_, f)| all.extend(&f.bytes()[headers..]));
-        (Offload::read(&told), all)
+    /// What the kernel is given, message by message: how many packets each is, what is told of it, and its bytes.
+    fn given(link: Link, frames: &mut [Due]) -> Vec<(usize, Offload, Vec<u8>)> {
+        let mut all = Vec::new();
+        messages(link, frames, &mut all);
+        let mut rest = &*frames;
+        let mut given = Vec::new();
+        for message in all {
+            let mut parts = message.parts(rest);
+            let told = Offload::read(parts.next().unwrap().first_chunk().unwrap());
+            given.push((message.packets, told, parts.flat_map(|p| p.to_vec()).collect()));
+            rest = &rest[message.packets..];
+        }
+        given
+    }
+
+    fn sizes(link: Link, mut frames: Vec<Due>) -> Vec<usize> {
+        given(link, &mut frames).into_iter().map(|(packets, ..)| packets).collect()
     }
 
     proptest! {
-        /// Whatever comes, in whatever order: cut again, all runs are what was there before.
+        /// Whatever comes, in whatever order: cut again, all messages are what was there before.
         #[test]
         fn cutting_undoes_joining(
             v6: bool,
+            tun: bool,
             seq: u32,
             id: u16,
             pieces in prop::collection::vec(
@@ -183,67 +248,69 @@ mod tests {
                 1..90,
             ),
         ) {
+            let link = if tun { Link::Ip } else { Link::Ethernet };
             let (mut frames, mut at, mut seq, mut id) = (Vec::new(), Time::ZERO, seq, id);
             for (size, flags, gap, odd) in pieces {
                 let payload = vec![size as u8; [1448, 1448, 700, 0][size]];
                 at += Duration::from_nanos(gap);
-                let frame = segment(v6, id, seq, flags, &payload);
-                let frame = if odd == 0 { Frame::ip(frame.bytes().to_vec()).unwrap() } else { frame };
-                frames.push((at, frame));
-                seq = seq.wrapping_add(payload.len() as u32 + (odd == 1) as u32);
-                id = id.wrapping_add(1 + (odd == 2) as u16);
+                let made = segment(link, v6, id, seq, flags, &payload);
+                let made = match odd {
+                    0 => frame(link, made.bytes().to_vec()), // not known to be intact
+                    1 if !tun => frame(link, [made.bytes(), &[0; 3]].concat()).known_intact(), // padded
+                    _ => made,
+                };
+                frames.push((at, made));
+                seq = seq.wrapping_add(payload.len() as u32 + (odd == 2) as u32);
+                id = id.wrapping_add(1 + (odd == 3) as u16);
             }
-            let mut rest = &mut frames[..];
-            while !rest.is_empty() {
-                let n = run(rest);
-                prop_assert!(n >= 1 && n <= rest.len());
-                let (this, others) = std::mem::take(&mut rest).split_at_mut(n);
-                rest = others;
-                if n > 1 {
-                    let before = bytes(this);
-                    prop_assert!(this.windows(2).all(|w| w[1].0.since(w[0].0) <= APART));
-                    let (offload, all) = whole(this);
-                    let mut again = Vec::new();
-                    restore(Link::Ip, &all, offload, None, &mut |f| again.push(f)).unwrap();
-                    prop_assert_eq!(again, before);
-                }
+            let before: Vec<Vec<u8>> = frames.iter().map(|(_, f)| f.bytes().to_vec()).collect();
+            let (mut again, mut packets) = (Vec::new(), 0);
+            for (n, told, bytes) in given(link, &mut frames) {
+                prop_assert_eq!(told.pieces.is_some(), n > 1);
+                packets += n;
+                restore(link, &bytes, told, None, &mut |f| again.push(f)).unwrap();
             }
+            prop_assert_eq!(packets, before.len());
+            prop_assert!(again == before);
         }
     }
 
     #[test]
     fn a_window_goes_as_one_and_its_end_with_it() {
-        for v6 in [false, true] {
+        for (link, v6) in
+            [(Link::Ip, false), (Link::Ip, true), (Link::Ethernet, false), (Link::Ethernet, true)]
+        {
             let mut frames: Vec<Due> = (0..10u16)
                 .map(|i| {
                     let (last, n) = (i == 9, i as u32 * 1000);
                     let payload = vec![i as u8; if last { 1 } else { 1000 }];
-                    (Time::ZERO, segment(v6, i, n, if last { 0x19 } else { 0x10 }, &payload))
+                    (Time::ZERO, segment(link, v6, i, n, if last { 0x19 } else { 0x10 }, &payload))
                 })
                 .collect();
-            assert_eq!(run(&frames), 10);
-            let (offload, all) = whole(&mut frames);
-            assert_eq!(offload.pieces, Some((Super::Tcp, 1000)));
-            assert_eq!(all.len(), if v6 { 40 } else { 20 } + 32 + 9001);
+            let given = given(link, &mut frames);
+            let [(10, told, whole)] = &given[..] else { panic!("{} messages", given.len()) };
+            assert_eq!(told.pieces, Some((Super::Tcp, 1000)));
+            let headers = if v6 { 40 } else { 20 } + 32 + if link == Link::Ip { 0 } else { 14 };
+            assert_eq!(whole.len(), headers + 9001);
         }
     }
 
     #[test]
     fn what_was_marked_or_comes_later_or_is_not_known_to_be_intact_goes_by_itself() {
         let frames = |change: &dyn Fn(usize, Due) -> Due| {
-            let made = |i: usize| (Time::ZERO, segment(true, 0, i as u32 * 1000, 0x10, &[0; 1000]));
-            (0..5).map(|i| change(i, made(i))).collect::<Vec<_>>()
+            let made = |i: usize| (Time::ZERO, segment(Link::Ip, true, 0, i as u32 * 1000, 0x10, &[0; 1000]));
+            sizes(Link::Ip, (0..5).map(|i| change(i, made(i))).collect())
         };
-        assert_eq!(run(&frames(&|_, due| due)), 5);
+        assert_eq!(frames(&|_, due| due), [5]);
         let marked = frames(&|i, (at, mut f)| {
             assert!(i != 2 || f.mark_ce());
             (at, f)
         });
-        assert_eq!((run(&marked), run(&marked[2..]), run(&marked[3..])), (2, 1, 2));
+        assert_eq!(marked, [2, 1, 2]);
         let later = frames(&|i, (at, f)| (at + Duration::from_micros(if i < 3 { 0 } else { 5 }), f));
-        assert_eq!(run(&later), 3);
+        assert_eq!(later, [3, 2]);
         let strange =
             frames(&|i, (at, f)| (at, if i == 0 { Frame::ip(f.bytes().to_vec()).unwrap() } else { f }));
-        assert_eq!(run(&strange), 1);
+        assert_eq!(strange, [1, 4]);
     }
 }
