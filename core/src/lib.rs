@@ -6,6 +6,7 @@
 //! * [`time`], [`units`], [`rng`]: what everything is measured in.
 //! * [`packet`], [`wire`]: what travels.
 //! * [`qdisc`]: what happens to a packet that must wait.
+//! * [`ackwin`]: what a router says to senders through the ACKs that pass it.
 //! * [`congestion`]: how much a sender dares to send.
 //! * [`transport`]: the ends that turn a byte stream into packets and back.
 //! * [`registry`]: how all of these are found by name, with parameters that carry units.
@@ -17,6 +18,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod ackwin;
 pub mod congestion;
 pub mod packet;
 pub mod qdisc;

@@ -1,5 +1,6 @@
 //! What travels: the few properties a queue may look at ([`Packet`]), and the value the simulator moves ([`Datagram`]).
 
+use crate::ackwin::{Look, Passing};
 use crate::units::Bytes;
 use crate::wire::{tcp, udp};
 
@@ -119,5 +120,28 @@ impl Packet for Datagram {
             self.ecn = Ecn::Ce;
         }
         capable
+    }
+}
+
+impl Passing for Datagram {
+    #[inline]
+    fn look(&self) -> Option<Look> {
+        let Body::Tcp(segment) = &self.body else { return None };
+        Some(Look {
+            connection: self.flow.0 as u64,
+            flags: segment.flags,
+            ack: segment.ack,
+            window: segment.window,
+            mss: segment.options.mss,
+            scale: segment.options.window_scale,
+            payload: segment.payload.0,
+        })
+    }
+
+    #[inline]
+    fn set_window(&mut self, window: u16) {
+        if let Body::Tcp(segment) = &mut self.body {
+            segment.window = window;
+        }
     }
 }

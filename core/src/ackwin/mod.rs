@@ -1,0 +1,298 @@
+//! Routers that speak through ACKs (T. Nagata, T. Miyazato, Y. Taniguchi, S. Tamaki, about 2003): an ACK that passes a router says
+//! how much the sender may have outstanding; if that is more than the router can accept, the router writes its own number. The
+//! sender ends up with the least of all routers on the way, half a round trip after the queue has grown, and without a loss.
+//!
+//! ```text
+//!                 data ──> [queue L, q] ──> line C ──>
+//!   sender                    router                     receiver
+//!                 <── ACK, window min(a, b) <── ACK, window a
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`policy`] | what a router can accept: *b* |
+//! | [`table`] | what it remembers of connections |
+//! | [`count`] | how many flows are alive |
+//!
+//! What the paper leaves open: *b* ([`policy`]); the window field's scale, which is learned from both SYNs, so that connections whose
+//! SYNs took another way pass unchanged, and are counted; never less than one segment, else the sender waits for its persist timer;
+//! nothing in a SYN or RST is ever touched. Where a fair share is below one segment, ACKs can be held back instead (`hold`), so
+//! that each brings out its segment when its turn has come.
+
+pub mod count;
+pub mod policy;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::packet::Packet;
+use crate::qdisc::Backlog;
+use crate::registry::{Settings, Unfit, Value};
+use crate::time::Time;
+use crate::units::Rate;
+use crate::wire::tcp::{Flags, Seq};
+use core::time::Duration;
+use count::FlowCount;
+use policy::{Chosen, Entry, Sight};
+use table::{Announced, Table};
+
+/// What a router reads of a TCP segment that passes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Look {
+    /// The same number for both directions of a connection, and for no other connection if possible.
+    pub connection: u64,
+    /// Control bits.
+    pub flags: Flags,
+    /// Acknowledgment number.
+    pub ack: Seq,
+    /// The window field.
+    pub window: u16,
+    /// The MSS option of a SYN.
+    pub mss: Option<u16>,
+    /// The window scale option of a SYN, 14 if it said more (RFC 7323 section 2.3).
+    pub scale: Option<u8>,
+    /// Bytes of data.
+    pub payload: u32,
+}
+
+/// A packet whose TCP header a router may look into, and whose window it may write.
+pub trait Passing: Packet {
+    /// Its TCP header; `None` if it is no whole TCP segment, or one that cannot be read.
+    fn look(&self) -> Option<Look>;
+    /// Writes the window field, and updates the checksum (RFC 1624).
+    fn set_window(&mut self, window: u16);
+}
+
+/// How much a queue takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// In packets.
+    Packets(u64),
+    /// In bytes at the IP level.
+    Bytes(u64),
+}
+
+impl Room {
+    /// From a queue discipline's `limit`.
+    pub fn of(limit: &Value) -> Option<Room> {
+        match limit {
+            Value::Packets(n) => Some(Room::Packets(*n)),
+            Value::Bytes(b) => Some(Room::Bytes(b.0)),
+            _ => None,
+        }
+    }
+}
+
+/// What was done to the ACKs that passed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Window fields looked at.
+    pub passed: u64,
+    /// Window fields that were made smaller.
+    pub rewritten: u64,
+    /// Left alone because the connection's SYNs were not seen.
+    pub unknown: u64,
+    /// Grants raised to one segment.
+    pub floored: u64,
+    /// ACKs held back.
+    pub held: u64,
+}
+
+/// What becomes of an ACK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Verdict {
+    /// Its window was made smaller.
+    pub rewritten: bool,
+    /// It is to go on not before this.
+    pub hold: Option<Time>,
+}
+
+/// The word a router has with the ACKs that pass it, about one of its queues.
+#[derive(Clone, Debug)]
+pub struct AckWindow {
+    chosen: Chosen,
+    room: Room,
+    table: Table,
+    flows: FlowCount,
+    /// The average backlog, in the unit of `room`.
+    average: f64,
+    counters: Counters,
+}
+
+/// RED's weight, for the average: of what each ACK finds, since a segment brings one.
+const WEIGHT: f64 = 0.002;
+/// IP and TCP headers with timestamps: what a segment has beside its payload.
+const HEADERS: f64 = 52.0;
+/// Taken for the round trip of a connection whose handshake did not show it.
+const GUESS: Duration = Duration::from_millis(100);
+/// A packet without data: IPv4 or IPv6 with 60 bytes of TCP header, and some of options or extension headers.
+const LONGEST_WITHOUT_DATA: u64 = 120;
+/// An ACK is held no longer: a retransmission timer waits 200 ms at least.
+const LONGEST_HOLD: Duration = Duration::from_millis(150);
+
+impl AckWindow {
+    /// Reads the parameters of a policy, for a queue with that much room.
+    pub fn new(entry: &Entry, settings: &Settings, room: Room) -> Result<AckWindow, Unfit> {
+        let chosen = Chosen::new(entry, settings)?;
+        Ok(AckWindow {
+            room,
+            table: Table::new(chosen.connections),
+            flows: FlowCount::new(chosen.alive),
+            average: 0.0,
+            counters: Counters::default(),
+            chosen,
+        })
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// How many flows are alive, about.
+    pub fn flows(&self) -> f64 {
+        self.flows.flows()
+    }
+
+    /// A packet comes to the queue. What it says of the connection is in its handshake, and that is short.
+    #[inline]
+    pub fn onward(&mut self, now: Time, packet: &impl Passing) {
+        if packet.size().0 > LONGEST_WITHOUT_DATA {
+            return;
+        }
+        let Some(look) = packet.look() else { return };
+        if look.flags.has(Flags::RST) {
+            self.table.forget(look.connection);
+        } else if look.flags.has(Flags::SYN) {
+            let connection = self.table.enter(now, look.connection);
+            connection.peer_scale = announced(&look);
+            connection.opens(now, true, look.flags.has(Flags::ACK));
+        } else if look.payload == 0
+            && let Some(connection) = self.table.find(now, look.connection)
+        {
+            connection.goes_on(now, true);
+        }
+    }
+
+    /// A packet comes back from where the queue's packets go. Writes its window if that is more than can be accepted. `backlog`
+    /// and `average`, if the discipline has one in the unit of its limit, are of the queue, `rate` of its line.
+    pub fn back(
+        &mut self,
+        now: Time,
+        packet: &mut impl Passing,
+        backlog: Backlog,
+        average: Option<f64>,
+        rate: Rate,
+    ) -> Verdict {
+        let Some(look) = packet.look() else { return Verdict::default() };
+        if look.flags.has(Flags::RST) {
+            self.table.forget(look.connection);
+            return Verdict::default();
+        }
+        if look.flags.has(Flags::SYN) {
+            let connection = self.table.enter(now, look.connection);
+            connection.scale = announced(&look);
+            // Without the option 536 (RFC 9293 section 3.7.1).
+            connection.mss = look.mss.unwrap_or(536);
+            connection.opens(now, false, look.flags.has(Flags::ACK));
+            return Verdict::default();
+        }
+        if !look.flags.has(Flags::ACK) {
+            return Verdict::default();
+        }
+        self.pass(now, look, packet, backlog, average, rate)
+    }
+
+    fn pass(
+        &mut self,
+        now: Time,
+        look: Look,
+        packet: &mut impl Passing,
+        backlog: Backlog,
+        average: Option<f64>,
+        rate: Rate,
+    ) -> Verdict {
+        self.counters.passed += 1;
+        self.flows.see(now, look.connection);
+        let waiting = match self.room {
+            Room::Packets(_) => backlog.packets as f64,
+            Room::Bytes(_) => backlog.bytes.0 as f64,
+        };
+        self.average += WEIGHT * (waiting - self.average);
+        let flows = self.flows.flows();
+        let Some(connection) = self.table.find(now, look.connection) else {
+            self.counters.unknown += 1;
+            return Verdict::default();
+        };
+        let Some(shift) = connection.shift() else {
+            self.counters.unknown += 1;
+            return Verdict::default();
+        };
+        connection.in_use = true;
+        connection.goes_on(now, false);
+        let mss = f64::from(connection.mss.max(1));
+        let segment = mss + HEADERS;
+        let in_segments = |amount: f64| match self.room {
+            Room::Packets(_) => amount,
+            Room::Bytes(_) => amount / segment,
+        };
+        let (Room::Packets(room) | Room::Bytes(room)) = self.room;
+        let sight = Sight {
+            room: in_segments(room as f64),
+            waiting: in_segments(waiting),
+            average: in_segments(average.unwrap_or(self.average)),
+            rate,
+            segment,
+        };
+        let rtt = self.chosen.rtt.or(connection.rtt()).unwrap_or(GUESS);
+        let mut b = self.chosen.acceptable(&sight, flows, rtt);
+        let micros = table::micros(now);
+        if connection.grant > 0 {
+            let ago = Duration::from_micros(u64::from(micros.wrapping_sub(connection.granted_at)));
+            b = b.min(f64::from(connection.grant) / mss + self.chosen.growth(ago, rtt));
+        }
+        (connection.grant, connection.granted_at) = ((b.max(1.0) * mss).min(4e9) as u32, micros);
+        self.counters.floored += (b < 1.0) as u64;
+        // Whole segments. A field that counts in less than a segment is rounded up, which brings no further one; another down,
+        // but not below one segment.
+        let granted = (libm::floor(b.max(1.0)) * mss).min(f64::from(u32::MAX)) as u64;
+        let unit = 1u64 << shift;
+        let field = if unit < u64::from(connection.mss) {
+            granted.div_ceil(unit)
+        } else {
+            (granted / unit).max(u64::from(connection.mss).div_ceil(unit))
+        };
+        let mut verdict = Verdict::default();
+        if field < u64::from(look.window) {
+            packet.set_window(field as u16);
+            self.counters.rewritten += 1;
+            verdict.rewritten = true;
+        }
+        let news = Seq(connection.ack).ahead_of(look.ack) < 0;
+        connection.ack = look.ack.0;
+        if self.chosen.hold && look.payload == 0 {
+            let turn = connection.free_at.max(now);
+            if news && b < 1.0 {
+                // Its next turn comes after a segment of every other flow.
+                let round = (segment * 8.0 * flows / rate.0.max(1) as f64).min(LONGEST_HOLD.as_secs_f64());
+                connection.free_at = turn + Duration::from_secs_f64(round);
+            }
+            if turn > now {
+                self.counters.held += 1;
+                verdict.hold = Some(turn.min(now + LONGEST_HOLD));
+            }
+        }
+        verdict
+    }
+}
+
+fn announced(syn: &Look) -> Announced {
+    syn.scale.map_or(Announced::No, |shift| Announced::Shift(shift.min(14)))
+}
+
+/// Spreads the bits of a key (the finaliser of SplitMix64, as in [`crate::rng`]).
+fn mix(key: u64) -> u64 {
+    let z = (key ^ key >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}
