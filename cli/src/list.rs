@@ -2,6 +2,7 @@
 
 use crate::{Stop, say};
 use clap::Args as ClapArgs;
+use narrows_core::ackwin::policy;
 use narrows_core::registry::{Kind, Parameter};
 use narrows_core::transport::tcp::stack;
 use narrows_core::{congestion, qdisc};
@@ -56,6 +57,10 @@ pub fn list(args: Args) -> Result<ExitCode, Stop> {
                 )
             })
             .collect(),
+    );
+    section(
+        "What is written into passing ACKs (link.ack_window)",
+        policy::REGISTRY.iter().map(|e| (e.name, e.summary.to_string(), e.parameters.to_vec())).collect(),
     );
     section(
         "TCP stacks (flow.stack)",

@@ -231,6 +231,12 @@ fn text(outcomes: &[Outcome]) -> String {
                 q.backlog_max_bytes,
                 if reasons.is_empty() { "none".into() } else { reasons.join(", ") }
             );
+            if q.acks_passed > 0 {
+                out += &format!(
+                    "  {:<14} windows of {} ACKs: {} made smaller, {} of unknown connections; {} ACKs held back\n",
+                    "", q.acks_passed, q.windows_written, q.windows_unknown, q.acks_held
+                );
+            }
         }
         if let Some(late) = &o.lateness {
             let [p50, p99, max] = [late.p50, late.p99, late.max].map(|s| s * 1e6);

@@ -6,10 +6,11 @@ mod succession;
 mod tests;
 
 use crate::outcome::{Distribution, QueueSummary};
+use narrows_core::ackwin::{self, AckWindow, Look, Passing};
 use narrows_core::packet::Packet;
 use narrows_core::qdisc::{Backlog, DropReason, Drops, Qdisc, fifo::Fifo};
 use narrows_core::{Bytes, Ecn, FlowId, Rate, Time};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use succession::Succession;
 
@@ -22,13 +23,23 @@ pub struct Carried<P> {
     /// When it entered the queue it is in, and whether it came there marked.
     enqueued: Time,
     marked: bool,
+    /// An ACK that was held back, and goes on now.
+    released: bool,
+    /// The line whose router wrote the window last, counted from 1; 0: none did.
+    writer: u16,
 }
 
 impl<P> Carried<P> {
     /// A packet at the start of its way.
     #[inline]
     pub fn new(packet: P, hop: u32) -> Self {
-        Carried { packet, hop, enqueued: Time::ZERO, marked: false }
+        Carried { packet, hop, enqueued: Time::ZERO, marked: false, released: false, writer: 0 }
+    }
+
+    /// The line whose router has written the least window into it, if any has: the bottleneck, as the routers see it.
+    #[inline]
+    pub fn writer(&self) -> Option<usize> {
+        (self.writer as usize).checked_sub(1)
     }
 }
 
@@ -48,6 +59,17 @@ impl<P: Packet> Packet for Carried<P> {
     #[inline]
     fn mark_ce(&mut self) -> bool {
         self.packet.mark_ce()
+    }
+}
+
+impl<P: Passing> Passing for Carried<P> {
+    #[inline]
+    fn look(&self) -> Option<Look> {
+        self.packet.look()
+    }
+    #[inline]
+    fn set_window(&mut self, window: u16) {
+        self.packet.set_window(window);
     }
 }
 
@@ -117,8 +139,10 @@ pub struct Counters {
     pub drops: [u64; DropReason::ALL.len()],
     /// What waits, also in disciplines that have been replaced.
     pub backlog: Backlog,
-    /// Packets in the pipe.
+    /// Packets in the pipe, and those held back at its end.
     pub pipe: u64,
+    /// What the router before the line did to the ACKs that passed it.
+    pub acks: ackwin::Counters,
 }
 
 impl Counters {
@@ -131,6 +155,29 @@ impl Counters {
     pub fn drops_by_reason(&self) -> impl Iterator<Item = (&'static str, u64)> {
         DropReason::ALL.iter().zip(self.drops).filter(|(_, n)| *n > 0).map(|(reason, n)| (reason.name(), n))
     }
+}
+
+/// The next packet that is on its way on line `i` comes to its end: it, unless the router there holds it back, and when the
+/// next one will arrive. Lines come in pairs, one for each direction of a link: 0 and 1, 2 and 3, ...
+#[inline]
+pub fn arrive<P: Passing + Send>(
+    lines: &mut [Line<P>],
+    i: usize,
+    now: Time,
+) -> (Option<Carried<P>>, Option<Time>) {
+    let mut packet = lines[i].arrive();
+    if let Some(back) = lines.get_mut(i ^ 1)
+        && back.acks.is_some()
+        && !std::mem::take(&mut packet.released)
+        && let Some(until) = back.speak(now, i ^ 1, &mut packet)
+    {
+        packet.released = true;
+        let line = &mut lines[i];
+        line.held.insert((until, line.holds), packet);
+        line.holds += 1;
+        return (None, line.arrival_at());
+    }
+    (Some(packet), lines[i].arrival_at())
 }
 
 /// One direction of a link.
@@ -146,6 +193,11 @@ pub struct Line<P> {
     /// Whether [`Line::ready`] is on the agenda.
     awaited: bool,
     pipe: VecDeque<(Time, Carried<P>)>,
+    /// What the router before the line says to the senders of what takes it.
+    acks: Option<Box<AckWindow>>,
+    /// ACKs that have come to the end and are held back there, by when they go on; and how many there ever were.
+    held: BTreeMap<(Time, u64), Carried<P>>,
+    holds: u64,
     arrived: u64,
     departed: u64,
     departed_bytes: u64,
@@ -162,7 +214,7 @@ pub struct Line<P> {
     counted_from: Time,
 }
 
-impl<P: Packet + Send> Line<P> {
+impl<P: Passing + Send> Line<P> {
     /// An idle line.
     pub fn new(rate: Rate, delay: Duration, mtu: Bytes, queue: Queue<P>) -> Self {
         Line {
@@ -174,6 +226,9 @@ impl<P: Packet + Send> Line<P> {
             busy_until: Time::ZERO,
             awaited: false,
             pipe: VecDeque::new(),
+            acks: None,
+            held: BTreeMap::new(),
+            holds: 0,
             arrived: 0,
             departed: 0,
             departed_bytes: 0,
@@ -188,10 +243,25 @@ impl<P: Packet + Send> Line<P> {
         }
     }
 
+    /// From now on the router before the line writes into the ACKs that pass it, or no longer does. What it knew of connections
+    /// it still knows.
+    pub fn set_acks(&mut self, acks: Option<AckWindow>) {
+        let old = self.acks.take();
+        self.acks = acks.map(|new| {
+            Box::new(match old {
+                Some(old) => new.after(*old),
+                None => new,
+            })
+        });
+    }
+
     /// A packet comes to the line.
     #[inline]
     pub fn offer(&mut self, now: Time, mut packet: Carried<P>) -> Wish {
         self.arrived += 1;
+        if let Some(acks) = &mut self.acks {
+            acks.onward(now, &packet);
+        }
         if packet.size().0 > self.mtu as u64 {
             self.dropped.push((packet, DropReason::TooLarge));
             return Wish::default();
@@ -280,12 +350,36 @@ impl<P: Packet + Send> Line<P> {
         self.pipe.back().map(|(_, carried)| &carried.packet)
     }
 
-    /// The first packet in the pipe arrives; and when the next one will.
+    /// The next packet arrives: of the pipe, or one that was held back.
     #[inline]
-    pub fn arrive(&mut self) -> (Carried<P>, Option<Time>) {
-        let (_, packet) =
-            self.pipe.pop_front().expect("an arrival is scheduled only for a packet in the pipe");
-        (packet, self.pipe.front().map(|(at, _)| *at))
+    fn arrive(&mut self) -> Carried<P> {
+        let in_pipe = self.pipe.front().map_or(Time::MAX, |(at, _)| *at);
+        if let Some(held) = self.held.first_entry()
+            && held.key().0 <= in_pipe
+        {
+            return held.remove();
+        }
+        self.pipe.pop_front().expect("an arrival is scheduled only for a packet that is there").1
+    }
+
+    /// When the next packet arrives.
+    #[inline]
+    fn arrival_at(&self) -> Option<Time> {
+        let in_pipe = self.pipe.front().map(|(at, _)| *at);
+        match self.held.first_key_value() {
+            None => in_pipe,
+            Some(((at, _), _)) => Some(in_pipe.map_or(*at, |t| t.min(*at))),
+        }
+    }
+
+    /// A packet that goes the other way passes the router before this line: `Some` if it is to be held until then.
+    fn speak(&mut self, now: Time, line: usize, packet: &mut Carried<P>) -> Option<Time> {
+        let acks = self.acks.as_mut()?;
+        let verdict = acks.back(now, packet, self.queue.backlog(), None, self.rate);
+        if verdict.rewritten {
+            packet.writer = line as u16 + 1;
+        }
+        verdict.hold
     }
 
     /// Rate or delay change from now on.
@@ -333,7 +427,8 @@ impl<P: Packet + Send> Line<P> {
             marks: self.marked,
             drops,
             backlog: self.queue.backlog(),
-            pipe: self.pipe.len() as u64,
+            pipe: (self.pipe.len() + self.held.len()) as u64,
+            acks: self.acks.as_ref().map(|acks| acks.counters()).unwrap_or_default(),
         }
     }
 
@@ -362,6 +457,10 @@ impl<P: Packet + Send> Line<P> {
             },
             delay: self.waits.quantiles(),
             backlog_max_bytes: self.backlog_max,
+            acks_passed: counters.acks.passed,
+            windows_written: counters.acks.rewritten,
+            windows_unknown: counters.acks.unknown,
+            acks_held: counters.acks.held,
         }
     }
 }

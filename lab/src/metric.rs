@@ -280,6 +280,13 @@ pub const REGISTRY: &[Metric] = &[
         |r| Ok(r.queue_delay()?.p95)
     ),
     metric!("drops", ONE, Queue, "packets the queue dropped", |r| Ok(r.queue()?.drops as f64)),
+    metric!(
+        "windows_written",
+        ONE,
+        Queue,
+        "ACK windows that the router before the queue made smaller",
+        |r| Ok(r.queue()?.windows_written as f64)
+    ),
     metric!("drop_ratio", ONE, Queue, "packets the queue dropped, of all that came", |r| {
         let q = r.queue()?;
         if q.arrived > 0 {

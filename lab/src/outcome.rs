@@ -121,6 +121,14 @@ pub struct QueueSummary {
     pub delay: Quantiles,
     /// Most bytes that waited at once.
     pub backlog_max_bytes: u64,
+    /// ACKs whose windows the router before the line looked at, on their way back.
+    pub acks_passed: u64,
+    /// Windows it made smaller.
+    pub windows_written: u64,
+    /// Windows it left alone because it had not seen the connection's SYNs.
+    pub windows_unknown: u64,
+    /// ACKs it held back.
+    pub acks_held: u64,
 }
 
 /// Quantiles of a distribution, and its extremes. All zero if nothing was measured.

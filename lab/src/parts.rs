@@ -3,7 +3,9 @@
 
 use crate::line::{Carried, Line, Queue};
 use crate::route::Hop;
-use crate::scenario::{Change, Flow, Link, Part, Refused, Scenario, TcpFlow, UdpFlow};
+use crate::scenario::{self, Change, Flow, Link, Part, Refused, Scenario, TcpFlow, UdpFlow};
+use narrows_core::ackwin::policy::{self, Chosen};
+use narrows_core::ackwin::{AckWindow, Passing, Room};
 use narrows_core::congestion::{self, Controller};
 use narrows_core::packet::Packet;
 use narrows_core::qdisc::{self, Qdisc, fifo::Fifo};
@@ -36,6 +38,16 @@ pub fn queue<P: Packet + Send + 'static>(part: &Part, rng: Rng) -> Result<Queue<
     Ok(Queue::Other(discipline(part, rng)?))
 }
 
+/// What is written into the ACKs of the data that take a line.
+pub fn ack_window(line: &scenario::Line) -> Result<Option<AckWindow>, Unfit> {
+    let Part { name, settings, .. } = &line.ack_window;
+    let entry = policy::by_name(name).expect("the scenario was checked against the registry");
+    let Some(chosen) = Chosen::new(entry, settings)? else { return Ok(None) };
+    let room =
+        line.queue.limit().and_then(Room::of).expect("the scenario was checked: the queue has a limit");
+    Ok(Some(AckWindow::new(chosen, room)))
+}
+
 fn discipline<P: Packet + Send + 'static>(
     part: &Part,
     mut rng: Rng,
@@ -58,7 +70,7 @@ pub struct Lines<P> {
 }
 
 /// Builds every line of a scenario.
-pub fn lines<P: Packet + Send + 'static>(scenario: &Scenario, seed: u64) -> Result<Lines<P>, Refused> {
+pub fn lines<P: Passing + Send + 'static>(scenario: &Scenario, seed: u64) -> Result<Lines<P>, Refused> {
     let mut built = Lines { lines: Vec::new(), names: Vec::new(), changes: Vec::new() };
     for link in &scenario.links {
         let (from, to) = (&scenario.nodes[link.from].name, &scenario.nodes[link.to].name);
@@ -66,10 +78,15 @@ pub fn lines<P: Packet + Send + 'static>(scenario: &Scenario, seed: u64) -> Resu
             [(&link.forward, format!("{from}>{to}")), (&link.backward, format!("{to}>{from}"))]
         {
             let index = built.lines.len();
-            let queue = queue(&line.queue, rng(seed, Stream::Queue, index))
-                .map_err(|unfit| Refused::unfit(&format!("link.{name}.queue"), unfit))?;
+            let unfit = |key: &'static str| {
+                let name = name.clone();
+                move |unfit| Refused::unfit(&format!("link.{name}.{key}"), unfit)
+            };
+            let queue = queue(&line.queue, rng(seed, Stream::Queue, index)).map_err(unfit("queue"))?;
             built.changes.extend(line.changes.iter().map(|c| (index, *c)));
-            built.lines.push(Line::new(line.rate, line.delay, line.mtu, queue));
+            let mut made = Line::new(line.rate, line.delay, line.mtu, queue);
+            made.set_acks(ack_window(line).map_err(unfit("ack_window"))?);
+            built.lines.push(made);
             built.names.push(name);
         }
     }

@@ -136,8 +136,14 @@ mod tests {
             })
         };
         let queue = Part { name: "fifo".into(), settings: Default::default(), inner: None };
-        let line =
-            Line { rate: Rate(1), delay: Duration::ZERO, mtu: Bytes(1500), queue, changes: Vec::new() };
+        let line = Line {
+            rate: Rate(1),
+            delay: Duration::ZERO,
+            mtu: Bytes(1500),
+            queue: queue.clone(),
+            ack_window: queue,
+            changes: Vec::new(),
+        };
         let links = links
             .iter()
             .map(|(a, b)| Link {

@@ -91,6 +91,8 @@ pub struct Line {
     pub mtu: Bytes,
     /// What waits before the line.
     pub queue: Part,
+    /// What is written into the ACKs of the data that take this line, as they pass the node before it.
+    pub ack_window: Part,
     /// Changes during the run, in order of time.
     pub changes: Vec<Change>,
 }
@@ -115,6 +117,13 @@ pub struct Part {
     pub settings: Settings,
     /// The part inside.
     pub inner: Option<Box<Part>>,
+}
+
+impl Part {
+    /// How much a queue discipline takes, or the one inside it.
+    pub fn limit(&self) -> Option<&narrows_core::registry::Value> {
+        self.settings.value("limit").or_else(|| self.inner.as_ref()?.limit())
+    }
 }
 
 /// A flow from a host to a host.

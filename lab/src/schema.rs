@@ -28,6 +28,10 @@ pub(crate) fn stack(generator: &mut SchemaGenerator) -> Schema {
     part(Family::Stack, generator)
 }
 
+pub(crate) fn ack_window(generator: &mut SchemaGenerator) -> Schema {
+    part(Family::AckWindow, generator)
+}
+
 /// A reference to the family's definition, which contains itself where algorithms contain others.
 fn part(family: Family, generator: &mut SchemaGenerator) -> Schema {
     let name = family.noun();

@@ -5,8 +5,9 @@
 //! Flows are 5-tuples. Fragments carry their ports in the first one only, so a fragmented datagram is a flow of its addresses
 //! and protocol (RFC 6438 section 2 does the same for load sharing): its fragments then stay in order.
 
+use narrows_core::ackwin::{Look, Passing};
 use narrows_core::packet::Packet;
-use narrows_core::wire::{DecodeError, checksum, ipv4, ipv6, protocol};
+use narrows_core::wire::{DecodeError, checksum, ipv4, ipv6, protocol, tcp};
 use narrows_core::{Bytes, Ecn, FlowId};
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -328,6 +329,63 @@ impl Packet for Frame {
     }
 }
 
+impl Frame {
+    /// The TCP header and what follows it; `None` if it is no whole TCP segment.
+    fn segment(&self) -> Option<(tcp::View<'_>, u64)> {
+        if !matches!(self.kind, Kind::Plain | Kind::Extended) {
+            return None;
+        }
+        let packet = self.packet()?;
+        let (protocol, upper, key) = if packet[0] >> 4 == 6 {
+            let v = ipv6::View::new(packet).ok()?;
+            let upper = v.upper().ok()?;
+            let [a, b] =
+                [v.source(), v.destination()].map(|a| a.to_bits()).map(|a| a as u64 ^ (a >> 64) as u64);
+            (upper.protocol, upper.payload, (a, b))
+        } else {
+            let v = ipv4::View::new(packet).ok()?;
+            let [a, b] = [v.source(), v.destination()].map(|a| u64::from(a.to_bits()));
+            (v.protocol(), v.payload(), (a, b))
+        };
+        if protocol != protocol::TCP {
+            return None;
+        }
+        let view = tcp::View::new(upper).ok()?;
+        // The same number in both directions.
+        let end = |address: u64, port: u16| {
+            (address ^ u64::from(port) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31)
+        };
+        let connection = end(key.0, view.source()).wrapping_add(end(key.1, view.destination()));
+        Some((view, connection))
+    }
+}
+
+impl Passing for Frame {
+    fn look(&self) -> Option<Look> {
+        let (view, connection) = self.segment()?;
+        let flags = view.flags();
+        let syn = if flags.has(tcp::Flags::SYN) { view.syn_options().ok()? } else { tcp::Options::default() };
+        Some(Look {
+            connection,
+            flags,
+            ack: view.ack(),
+            window: view.window(),
+            mss: syn.mss,
+            scale: syn.window_scale,
+            payload: view.payload().len() as u32,
+        })
+    }
+
+    fn set_window(&mut self, window: u16) {
+        let Some((view, _)) = self.segment() else { return };
+        let sum = checksum::update(view.checksum(), view.window(), window);
+        let (end, length) = (self.ip as usize + self.size as usize, view.header_len() + view.payload().len());
+        let header = &mut self.bytes.0[end - length..];
+        header[14..16].copy_from_slice(&window.to_be_bytes());
+        header[16..18].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -380,6 +438,75 @@ mod tests {
         let mut frame = Frame::ip(bytes.clone()).unwrap();
         assert!(!frame.mark_ce(), "who does not speak ECN is not marked");
         assert_eq!(frame.bytes(), bytes);
+    }
+
+    /// An ACK from 10.0.0.1 or fd00::1, port 80, as another part of the project writes it.
+    fn ack(v6: bool, window: u16, behind: impl Fn(Vec<u8>) -> Vec<u8>) -> Vec<u8> {
+        let segment = tcp::Segment {
+            source: 80,
+            destination: 12_345,
+            ack: tcp::Seq(9),
+            flags: tcp::Flags::ACK,
+            window,
+            payload: tcp::Length(11),
+            ..tcp::Segment::default()
+        };
+        let mut bytes = Vec::new();
+        if v6 {
+            let (a, b) = ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap());
+            segment.encode(checksum::Pseudo::v6(a, b), &mut bytes);
+            return behind(v6_with(bytes));
+        }
+        let (a, b) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        segment.encode(checksum::Pseudo::v4(a, b), &mut bytes);
+        behind(v4(protocol::TCP, &bytes, |_| ()))
+    }
+
+    fn v6_with(segment: Vec<u8>) -> Vec<u8> {
+        let mut extended = vec![protocol::TCP, 0, 1, 4, 0, 0, 0, 0]; // destination options, 60
+        extended.extend(segment);
+        v6(60, &extended)
+    }
+
+    #[test]
+    fn of_a_passing_ack_only_the_window_and_the_checksum_change() {
+        for v6 in [false, true] {
+            let (before, wanted) = (ack(v6, 50_000, |b| b), ack(v6, 4711, |b| b));
+            let mut frame = Frame::ip(before.clone()).unwrap();
+            assert_eq!(frame.look().map(|l| (l.window, l.ack.0, l.payload)), Some((50_000, 9, 11)));
+            frame.set_window(4711);
+            assert_eq!(frame.bytes(), wanted, "as if the sender had written it");
+            let ethernet = |packet: &[u8]| {
+                let kind: &[u8] = if v6 { &[0x86, 0xDD] } else { &[8, 0] };
+                [&[2; 12][..], &[0x81, 0, 0, 9], kind, packet, &[0; 4]].concat() // tagged and padded
+            };
+            let mut frame = Frame::ethernet(ethernet(&before)).unwrap();
+            frame.set_window(4711);
+            assert_eq!(frame.bytes(), ethernet(&wanted));
+        }
+    }
+
+    #[test]
+    fn a_connection_is_the_same_in_both_directions_and_fragments_are_not_looked_into() {
+        let look = |bytes: Vec<u8>| Frame::ip(bytes).unwrap().look();
+        let turned = |mut b: Vec<u8>| {
+            b[12..20].rotate_left(4);
+            b[20..24].rotate_left(2);
+            b
+        };
+        let [there, back] =
+            [ack(false, 1, |b| b), ack(false, 1, turned)].map(|b| look(b).unwrap().connection);
+        assert_eq!(there, back);
+        assert_ne!(Some(there), look(ack(true, 1, |b| b)).map(|l| l.connection));
+        let fragment = v4(protocol::TCP, &[0; 40], |h| h.more_fragments = true);
+        assert_eq!((look(fragment), look(v4(protocol::UDP, &PORTS, |_| ()))), (None, None));
+        // A data offset beyond the packet, and a SYN whose option reaches beyond the header.
+        let mut beyond = ack(false, 1, |b| b);
+        beyond[32] = 0xF0;
+        assert_eq!(look(beyond), None);
+        let mut syn = ack(false, 1, |b| b);
+        (syn[32], syn[33], syn[40], syn[41]) = (0x60, 2, 3, 9);
+        assert_eq!(look(syn), None);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use narrows_core::Time;
 use narrows_core::packet::Packet;
 use narrows_core::qdisc::{Backlog, DropReason};
 use narrows_lab::line::Queue;
-use narrows_lab::scenario;
+use narrows_lab::{parts, scenario};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use std::collections::BTreeMap;
@@ -127,6 +127,7 @@ impl Inside {
         let Inside { network, accounts, due, .. } = self;
         network.reconfigure(now, line, new.rate, new.delay, queue, &mut Collect { due, accounts, control });
         network.set_mtu(line, new.mtu);
+        network.set_acks(line, parts::ack_window(new).expect("the configuration was checked"));
     }
 }
 

@@ -6,10 +6,11 @@
 //! packet leaves late; it never becomes bandwidth that was not used.
 
 use crate::frame::Frame;
+use narrows_core::ackwin::AckWindow;
 use narrows_core::qdisc::{Backlog, DropReason};
 use narrows_core::{Bytes, Time};
 use narrows_lab::agenda::Agenda;
-use narrows_lab::line::{Carried, Line, Queue, Wish};
+use narrows_lab::line::{self, Carried, Line, Queue, Wish};
 use narrows_lab::outcome::QueueSummary;
 use narrows_lab::scenario::Change;
 use std::time::Duration;
@@ -158,6 +159,11 @@ impl Network {
         self.lines[line].set_mtu(mtu);
     }
 
+    /// What is written into the ACKs of the data that take a line changes now.
+    pub fn set_acks(&mut self, line: usize, acks: Option<AckWindow>) {
+        self.lines[line].set_acks(acks);
+    }
+
     /// Each line in numbers, under these names.
     pub fn summaries(&mut self, names: &[String], now: Time) -> Vec<QueueSummary> {
         self.lines.iter_mut().zip(names).map(|(line, name)| line.summary(name.clone(), now)).collect()
@@ -197,11 +203,12 @@ impl Network {
     }
 
     fn arrival(&mut self, i: usize, tap: &mut dyn Tap) {
-        let (mut packet, next) = self.lines[i].arrive();
+        let (packet, next) = line::arrive(&mut self.lines, i, self.now);
         match next {
             Some(at) => self.agenda.set(2 * i + 1, at),
             None => self.agenda.clear(2 * i + 1),
         }
+        let Some(mut packet) = packet else { return };
         tap.arrives(i, self.now, &packet.packet);
         packet.hop += 1;
         if self.ways[packet.hop as usize] != HERE {

@@ -20,7 +20,7 @@ use narrows_core::packet::{Body, Direction};
 use narrows_core::{Datagram, Rate, Time};
 use narrows_lab::agenda::Agenda;
 use narrows_lab::host::{Seen, Watch};
-use narrows_lab::line::{Carried, Line, Wish};
+use narrows_lab::line::{self, Carried, Line, Wish};
 use narrows_lab::outcome::{EventKind, Outcome, Series};
 use narrows_lab::scenario::{Refused, Scenario};
 use std::time::Duration;
@@ -258,11 +258,12 @@ impl Sim {
 
     #[inline]
     fn line_arrival(&mut self, i: usize, watch: &mut dyn Watch) {
-        let (mut packet, next) = self.lines[i].arrive();
+        let (packet, next) = line::arrive(&mut self.lines, i, self.now);
         match next {
             Some(at) => self.agenda.set(Self::arrival_slot(i), at),
             None => self.agenda.clear(Self::arrival_slot(i)),
         }
+        let Some(mut packet) = packet else { return };
         if self.taps {
             watch.arrives(i, self.now, Seen::Value(&packet.packet));
         }

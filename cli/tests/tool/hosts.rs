@@ -55,6 +55,16 @@ fn real_packets() -> bool {
     possible
 }
 
+/// What a machine busy with other things spoils in real time is tried again, three times at the most.
+fn unless_spoilt(attempt: impl Fn() -> Result<(), String>) {
+    let mut failures = Vec::new();
+    while let Err(failure) = attempt() {
+        eprintln!("once more: {failure}");
+        failures.push(failure);
+        assert!(failures.len() < 4, "{failures:#?}");
+    }
+}
+
 fn scenario(folder: &Folder, flows: &[&str]) {
     folder.file("s.toml", format!("{PATH}{}", flows.concat()));
 }
@@ -84,7 +94,10 @@ fn where_nothing_is_lost_all_hosts_see_the_same_to_a_few_percent() {
     scenario(&folder, &[BULK, DATAGRAMS]);
     let room = ["--set", "link.r>b.queue=fifo:1000p", "--set", "flow.bulk.window=100kB"];
     let args = [&["compare", "s.toml", "--on", "sim,wire,linux", "--format", "json"][..], &room].concat();
-    let comparison = json(&folder, &args);
+    unless_spoilt(|| all_see_the_same(&json(&folder, &args)));
+}
+
+fn all_see_the_same(comparison: &Value) -> Result<(), String> {
     let mut seen = 0;
     for row in comparison["points"][0]["rows"].as_array().unwrap() {
         // Within so much of the simulator, which is exact: the machine is not.
@@ -99,10 +112,13 @@ fn where_nothing_is_lost_all_hosts_see_the_same_to_a_few_percent() {
         let exact = number(&row["values"]["sim"]);
         for host in ["wire", "linux"] {
             let real = number(&row["values"][host]);
-            assert!((real - exact).abs() <= tolerance * exact, "{host}: {row}");
+            if (real - exact).abs() > tolerance * exact {
+                return Err(format!("{host}: {row}"));
+            }
         }
     }
     assert_eq!(seen, 9, "{comparison}");
+    Ok(())
 }
 
 #[test]
@@ -140,9 +156,12 @@ fn our_tcp_does_in_real_time_what_it_does_in_the_simulator() {
     let (sim, exact, names) = goodput(&[]);
     assert_eq!(sim, "sim");
     for end in ["receiver", "none"] {
-        let (host, real, same) = goodput(&["--on", "wire", "--kernel-end", end]);
-        assert_eq!((host.as_str(), &same), ("wire", &names));
-        assert!((real - exact).abs() < 0.15 * exact, "{end}: {real} for {exact}");
+        unless_spoilt(|| {
+            let (host, real, same) = goodput(&["--on", "wire", "--kernel-end", end]);
+            assert_eq!((host.as_str(), &same), ("wire", &names));
+            let near = (real - exact).abs() < 0.15 * exact;
+            near.then_some(()).ok_or_else(|| format!("{end}: {real} for {exact}"))
+        });
     }
 }
 

@@ -27,13 +27,13 @@ mod tests;
 
 use crate::packet::Packet;
 use crate::qdisc::Backlog;
-use crate::registry::{Settings, Unfit, Value};
+use crate::registry::Value;
 use crate::time::Time;
 use crate::units::Rate;
 use crate::wire::tcp::{Flags, Seq};
 use core::time::Duration;
 use count::FlowCount;
-use policy::{Chosen, Entry, Sight};
+use policy::{Chosen, Sight};
 use table::{Announced, Table};
 
 /// What a router reads of a TCP segment that passes.
@@ -131,17 +131,23 @@ const LONGEST_WITHOUT_DATA: u64 = 120;
 const LONGEST_HOLD: Duration = Duration::from_millis(150);
 
 impl AckWindow {
-    /// Reads the parameters of a policy, for a queue with that much room.
-    pub fn new(entry: &Entry, settings: &Settings, room: Room) -> Result<AckWindow, Unfit> {
-        let chosen = Chosen::new(entry, settings)?;
-        Ok(AckWindow {
+    /// For a queue with that much room.
+    pub fn new(chosen: Chosen, room: Room) -> AckWindow {
+        AckWindow {
             room,
             table: Table::new(chosen.connections),
             flows: FlowCount::new(chosen.alive),
             average: 0.0,
             counters: Counters::default(),
             chosen,
-        })
+        }
+    }
+
+    /// Goes on in place of `old`, with what that knew of the connections.
+    #[must_use]
+    pub fn after(self, old: AckWindow) -> AckWindow {
+        let table = if old.table.room() == self.table.room() { old.table } else { self.table };
+        AckWindow { table, counters: old.counters, ..self }
     }
 
     /// What was done so far.

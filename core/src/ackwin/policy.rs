@@ -3,16 +3,18 @@
 //!
 //! | policy | b | what it is |
 //! |---|---|---|
+//! | `none` | | windows pass as they are |
 //! | `free` | L - q | the room there is |
 //! | `avg_free` | L - average of q | the same, as slow as RED |
 //! | `bdp_free` | (L - q) + C R | and what the path holds: one flow fills it without a drop |
 //! | `share` | ((L - q) + C R) / n | the same for each of n flows |
-//! | `coordinate` | (t L + C R) / n | a part t of the room, whoever uses it now |
+//! | `coordinate` | (min(t L, L - q) + C R) / n | a part t of the room, whoever uses it now; less while more than the rest waits |
 //!
 //! With the first three each flow is granted everything, and when one shrinks, q falls and the grants of all others grow: the
-//! failure that the paper reports with several flows. `share` divides, but still by the queue of the moment. `coordinate` does not look
-//! at the queue at all: the sum of all grants is what the path holds and the buffer is meant to hold, however it is used. Its grants
-//! fall at once when a flow comes, and grow by `growth` segments per round trip when one has gone.
+//! failure that the paper reports with several flows. `share` divides, but its grants still grow as the queue falls. `coordinate` grants
+//! in sum what the path holds and the buffer is meant to hold, however it is used: when a neighbour shrinks, nobody's grant grows. While
+//! the queue is longer than meant, because newcomers' first windows cannot be told anything, all grants give way. They fall at
+//! once when a flow comes, and grow by `growth` segments per round trip when one has gone.
 
 use crate::registry::{Kind, Parameter, Settings, Unfit};
 use crate::units::Rate;
@@ -22,6 +24,7 @@ use core::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // the table above
 pub enum Policy {
+    None,
     Free,
     AvgFree,
     BdpFree,
@@ -81,6 +84,7 @@ const GROWTH: Parameter = Parameter {
 
 /// Every policy.
 pub const REGISTRY: &[Entry] = &[
+    Entry { name: "none", summary: "windows pass as they are", parameters: &[], policy: Policy::None },
     Entry {
         name: "free",
         summary: "the room in the queue",
@@ -134,8 +138,11 @@ pub struct Chosen {
 const MOST_CONNECTIONS: u64 = 1 << 20;
 
 impl Chosen {
-    /// Reads the parameters that the policy has.
-    pub fn new(entry: &Entry, settings: &Settings) -> Result<Chosen, Unfit> {
+    /// Reads the parameters that the policy has; there is nothing to be done by policy `none`.
+    pub fn new(entry: &Entry, settings: &Settings) -> Result<Option<Chosen>, Unfit> {
+        if entry.policy == Policy::None {
+            return Ok(None);
+        }
         let has = |name: &str| entry.parameters.iter().any(|p| p.name == name);
         let rtt = settings.time("rtt");
         let connections = settings.count("connections");
@@ -156,7 +163,7 @@ impl Chosen {
                 "a grant that never grows again starves: write more than 0, for example 1",
             );
         }
-        Ok(Chosen {
+        Ok(Some(Chosen {
             policy: entry.policy,
             rtt: (!rtt.is_zero()).then_some(rtt),
             alive: crate::registry::positive_time(settings, "alive")?,
@@ -164,7 +171,7 @@ impl Chosen {
             connections: connections as usize,
             target,
             growth,
-        })
+        }))
     }
 
     /// *b*, in segments; not rounded, and possibly less than one.
@@ -172,11 +179,12 @@ impl Chosen {
         let path = sight.rate.0 as f64 * rtt.as_secs_f64() / 8.0 / sight.segment;
         let free = (sight.room - sight.waiting).max(0.0);
         match self.policy {
+            Policy::None => f64::INFINITY,
             Policy::Free => free,
             Policy::AvgFree => (sight.room - sight.average).max(0.0),
             Policy::BdpFree => free + path,
             Policy::Share => (free + path) / flows,
-            Policy::Coordinate => (self.target * sight.room + path) / flows,
+            Policy::Coordinate => ((self.target * sight.room).min(free) + path) / flows,
         }
     }
 

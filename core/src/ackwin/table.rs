@@ -116,6 +116,11 @@ impl Table {
         Table { entries: vec![Connection::default(); sets * WAYS].into(), sets }
     }
 
+    /// How many connections it has room for.
+    pub fn room(&self) -> usize {
+        self.entries.len()
+    }
+
     fn set(&mut self, key: u64) -> &mut [Connection] {
         let first = (super::mix(key) >> 40) as usize % self.sets * WAYS;
         &mut self.entries[first..first + WAYS]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::packet::{Body, Datagram, Direction, Ecn};
-use crate::registry::Value;
+use crate::registry::{Settings, Value};
 use crate::units::Bytes;
 use crate::wire::tcp::{Length, Options, Segment};
 use crate::{FlowId, Packet};
@@ -18,7 +18,7 @@ struct Router {
     rate: Rate,
 }
 
-fn settings(policy: &str, given: &[(&str, Value)]) -> (&'static Entry, Settings) {
+fn settings(policy: &str, given: &[(&str, Value)]) -> (&'static policy::Entry, Settings) {
     let entry = policy::by_name(policy).unwrap();
     let mut settings = Settings::default();
     for (name, value) in [
@@ -40,7 +40,7 @@ fn settings(policy: &str, given: &[(&str, Value)]) -> (&'static Entry, Settings)
 impl Router {
     fn new(policy: &str, given: &[(&str, Value)]) -> Router {
         let (entry, settings) = settings(policy, given);
-        let acks = AckWindow::new(entry, &settings, Room::Packets(32)).unwrap();
+        let acks = AckWindow::new(Chosen::new(entry, &settings).unwrap().unwrap(), Room::Packets(32));
         Router { acks, now: Time::from_millis(1), waiting: 0, rate: Rate(10_520_000) }
     }
 
@@ -211,8 +211,11 @@ fn a_grant_falls_at_once_and_grows_by_a_segment_per_round_trip() {
     }
     let later = segments(r.ack(1, 5000, 60_000).0);
     assert!((29..=44).contains(&later), "{later}");
+    r.waiting = 16;
+    assert_eq!(segments(r.ack(1, 5001, 60_000).0), later, "the queue is as long as it is meant to be");
     r.waiting = 32;
-    assert_eq!(segments(r.ack(1, 5001, 60_000).0), later, "whoever fills the queue, the grant stays");
+    r.wait(2500).ack(2, 2, 60_000);
+    assert_eq!(segments(r.ack(1, 5002, 60_000).0), 50, "(0 + 100) / 2: it is longer");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! delay = "5ms"              # one-way
 //! mtu = "1500B"
 //! queue = "fifo:128KiB"      # default fifo:1000p
+//! ack_window = "share"       # default none: what is written into ACKs that pass
 //! backward = { rate = "10Mbit/s", queue = "fifo:2BDP" }
 //! rtt = "40ms"               # of the traffic that passes; only queues in BDP need it
 //! metrics = "127.0.0.1:9464" # default: none
@@ -43,6 +44,8 @@ struct Text {
     delay: Written<Duration>,
     mtu: Option<Written<Bytes>>,
     queue: Option<At<Setting>>,
+    #[serde(alias = "ack-window")]
+    ack_window: Option<At<Setting>>,
     change: Option<Vec<At<Change>>>,
     backward: Option<Backward>,
     rtt: Option<Written<Duration>>,
@@ -71,7 +74,7 @@ fn resolved(text: &Text, folder: &Path) -> Result<Bottleneck, Refusal> {
             "leave `change` out; write the new values here when the time has come, and reload (SIGHUP)";
         return Err(Refusal::new("a standing bottleneck has no timetable", advice).at(&change.span));
     }
-    let line = |rate: &_, delay: &_, mtu: Option<&_>, queue: Option<&_>| {
+    let line = |rate: &_, delay: &_, mtu: Option<&_>, queue: Option<&_>, words: Option<&_>| {
         let mut line = resolve::line(rate, delay, mtu, None)?;
         let bdp = || match &text.rtt {
             Some(rtt) => Ok(line.rate.bytes_in(resolve::time(rtt)?)),
@@ -81,16 +84,18 @@ fn resolved(text: &Text, folder: &Path) -> Result<Bottleneck, Refusal> {
             )),
         };
         line.queue = resolve::queue(queue, &(0..0), line.mtu, &bdp, folder)?;
+        line.ack_window = resolve::ack_window(words, &(0..0), &line.queue)?;
         Ok::<Line, Refusal>(line)
     };
-    let (mtu, queue) = (text.mtu.as_ref(), text.queue.as_ref());
+    let (mtu, queue, words) = (text.mtu.as_ref(), text.queue.as_ref(), text.ack_window.as_ref());
     Ok(Bottleneck {
-        forward: line(&text.rate, &text.delay, mtu, queue)?,
+        forward: line(&text.rate, &text.delay, mtu, queue, words)?,
         backward: line(
             back.rate.as_ref().unwrap_or(&text.rate),
             back.delay.as_ref().unwrap_or(&text.delay),
             back.mtu.as_ref().or(mtu),
             back.queue.as_ref().or(queue),
+            back.ack_window.as_ref().or(words),
         )?,
         metrics: text.metrics.as_ref().map(address).transpose()?,
         user: text.user.as_ref().map_or_else(|| "nobody".into(), |u| u.value.clone()),
@@ -111,7 +116,11 @@ impl Bottleneck {
         [("forward", &self.forward), ("backward", &self.backward)].map(|(name, line)| {
             let queue = super::write::part(super::Family::Queue, &line.queue);
             let (rate, delay, mtu) = (line.rate.write(), line.delay.write(), line.mtu.write());
-            format!("{name}: {rate}, {delay}, MTU {mtu}, queue {queue}")
+            let words = match &*line.ack_window.name {
+                "none" => String::new(),
+                policy => format!(", windows in ACKs: {policy}"),
+            };
+            format!("{name}: {rate}, {delay}, MTU {mtu}, queue {queue}{words}")
         })
     }
 }

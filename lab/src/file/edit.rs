@@ -136,6 +136,7 @@ fn name(table: &dyn TableLike, section: &str, index: usize) -> String {
 fn family(key: &str) -> Option<Family> {
     match key {
         "queue" => Some(Family::Queue),
+        "ack_window" => Some(Family::AckWindow),
         "controller" => Some(Family::Controller),
         "stack" | "receiver_stack" => Some(Family::Stack),
         _ => None,
@@ -149,11 +150,14 @@ fn put(table: &mut dyn TableLike, path: &[&str], value: Value) -> Result<(), Ref
             Ok(())
         }
         ["backward", rest @ ..] => {
-            let both = table.get("queue").cloned();
+            let key = rest.first().copied().filter(|key| matches!(*key, "queue" | "ack_window"));
+            let both = key.and_then(|key| table.get(key)).cloned();
             let item = table.entry("backward").or_insert(Item::Value(InlineTable::new().into()));
             let backward = table_of(item, "backward")?;
-            if let (["queue", _, ..], Some(both), None) = (rest, both, backward.get("queue")) {
-                backward.insert("queue", both);
+            if let ([key, _, ..], Some(both)) = (rest, both)
+                && backward.get(key).is_none()
+            {
+                backward.insert(key, both);
             }
             put(backward, rest, value)
         }

@@ -6,6 +6,7 @@ use super::numbers;
 use super::text::{At, Entry, Setting};
 use crate::quantity::{Amount, Misread, Quantity};
 use crate::scenario::Part;
+use narrows_core::ackwin::policy;
 use narrows_core::packet::Datagram;
 use narrows_core::registry::{Kind, Parameter, Settings, Unfit, Value};
 use narrows_core::transport::tcp::stack;
@@ -25,6 +26,8 @@ pub enum Family {
     Controller,
     /// `narrows_core::transport::tcp::stack`
     Stack,
+    /// `narrows_core::ackwin::policy`
+    AckWindow,
 }
 
 /// What a registry says of one algorithm, whatever its family.
@@ -68,12 +71,17 @@ impl Family {
             Family::Queue => "queue",
             Family::Controller => "controller",
             Family::Stack => "stack",
+            Family::AckWindow => "ack_window",
         }
     }
 
     /// The key of the name in a table: `{ kind = "loss" }`, `{ name = "becc" }`.
     pub fn key(self) -> &'static str {
-        if self == Family::Queue { "kind" } else { "name" }
+        match self {
+            Family::Queue => "kind",
+            Family::AckWindow => "policy",
+            Family::Controller | Family::Stack => "name",
+        }
     }
 
     /// What a scenario that says nothing gets.
@@ -82,6 +90,7 @@ impl Family {
             Family::Queue => "fifo:1000p",
             Family::Controller => "reno",
             Family::Stack => "rfc",
+            Family::AckWindow => "none",
         }
     }
 
@@ -105,6 +114,10 @@ impl Family {
                     |e: &stack::Entry| algorithm(e.name, e.summary, stack::PARAMETERS, Inner::None, e.values);
                 stack::REGISTRY.iter().map(view).collect()
             }
+            Family::AckWindow => {
+                let view = |e: &policy::Entry| algorithm(e.name, e.summary, e.parameters, Inner::None, &[]);
+                policy::REGISTRY.iter().map(view).collect()
+            }
         }
     }
 
@@ -119,6 +132,10 @@ impl Family {
             Family::Queue => build_queue(part).map(drop),
             Family::Controller => build_controller(part).map(drop),
             Family::Stack => stack::Stack::new(&part.settings).map(drop),
+            Family::AckWindow => {
+                let entry = policy::by_name(&part.name).expect("the name was found in the registry");
+                policy::Chosen::new(entry, &part.settings).map(drop)
+            }
         }
     }
 }

@@ -109,6 +109,10 @@ pub struct Link {
     #[serde(default)] // says to the schema, too, that it may be left out
     #[schemars(schema_with = "crate::schema::queue")]
     pub queue: Option<At<Setting>>,
+    /// What the router before the line writes into ACKs that pass it, in both directions; default none.
+    #[serde(default)] // says to the schema, too, that it may be left out
+    #[schemars(schema_with = "crate::schema::ack_window")]
+    pub ack_window: Option<At<Setting>>,
     /// Changes during the run, in both directions.
     pub change: Option<Vec<At<Change>>>,
     /// What differs from `to` back to `from`.
@@ -129,6 +133,10 @@ pub struct Backward {
     #[serde(default)] // says to the schema, too, that it may be left out
     #[schemars(schema_with = "crate::schema::queue")]
     pub queue: Option<At<Setting>>,
+    /// What the router before the line writes into ACKs that pass it.
+    #[serde(default)] // says to the schema, too, that it may be left out
+    #[schemars(schema_with = "crate::schema::ack_window")]
+    pub ack_window: Option<At<Setting>>,
     /// Changes during the run, in place of those of the link.
     pub change: Option<Vec<At<Change>>>,
 }

@@ -64,12 +64,15 @@ impl Toml {
         }
         self.text("from", from);
         self.text("to", to);
-        for (key, value) in line(&link.forward) {
+        // Where no window is written, nobody need read of it.
+        let speaks = link.forward.ack_window.name != "none";
+        for (key, value) in line(&link.forward, speaks) {
             self.line(key, value);
         }
         if link.backward != link.forward {
+            let speaks = speaks || link.backward.ack_window.name != "none";
             let entries: Vec<String> =
-                line(&link.backward).iter().map(|(k, v)| format!("{k} = {v}")).collect();
+                line(&link.backward, speaks).iter().map(|(k, v)| format!("{k} = {v}")).collect();
             self.line("backward", format!("{{ {} }}", entries.join(", ")));
         }
     }
@@ -117,14 +120,18 @@ impl Toml {
 }
 
 /// The keys of a line that a link's `backward` may repeat.
-fn line(line: &Line) -> [(&'static str, String); 5] {
-    [
+fn line(line: &Line, speaks: bool) -> Vec<(&'static str, String)> {
+    let mut keys = vec![
         ("rate", quoted(&line.rate.write())),
         ("delay", quoted(&line.delay.write())),
         ("mtu", quoted(&line.mtu.write())),
         ("queue", part(Family::Queue, &line.queue)),
         ("change", list(line.changes.iter().map(change))),
-    ]
+    ];
+    if speaks {
+        keys.push(("ack_window", part(Family::AckWindow, &line.ack_window)));
+    }
+    keys
 }
 
 fn change(change: &Change) -> String {

@@ -24,6 +24,13 @@ impl Packet for Parcel {
     }
 }
 
+impl Passing for Parcel {
+    fn look(&self) -> Option<Look> {
+        None
+    }
+    fn set_window(&mut self, _window: u16) {}
+}
+
 fn queue(name: &str, values: &[(&str, Value)]) -> Queue<Parcel> {
     let settings = Settings(values.iter().map(|(k, v)| (k.to_string(), v.clone())).collect());
     parts::queue(&Part { name: name.into(), settings, inner: None }, Rng::new(0, 0)).unwrap()
@@ -97,8 +104,8 @@ impl Host {
                 let wish = self.line.ready(at);
                 self.settle(wish);
             } else {
-                let (packet, next) = self.line.arrive();
-                self.arrived.push(packet.packet.0);
+                let (packet, next) = arrive(std::slice::from_mut(&mut self.line), 0, at);
+                self.arrived.push(packet.unwrap().packet.0);
                 self.arrival = next;
             }
         }
@@ -148,4 +155,35 @@ fn an_idle_line_takes_the_new_discipline_at_once() {
     host.offer(3);
     host.run(100);
     assert_eq!(host.left[1..], [(2, 50), (3, 51), (4, 52)]);
+}
+
+#[test]
+fn acks_that_are_held_back_come_later_and_in_the_order_of_their_release() {
+    let line = || Line::new(Rate(8_000_000), Duration::from_millis(5), Bytes(1500), fifo(9));
+    let mut lines = [line(), line()];
+    let at = Time::from_millis;
+    for number in 1..=3 {
+        lines[1].offer(at(0), Carried::new(Parcel(number), 0)); // they arrive after 6, 7 and 8 ms
+    }
+    let held = |lines: &mut [Line<Parcel>; 2], until: u64, number: u64| {
+        let packet = Carried { released: true, ..Carried::new(Parcel(number), 0) };
+        let key = (at(until), lines[1].holds);
+        lines[1].holds += 1;
+        lines[1].held.insert(key, packet);
+    };
+    held(&mut lines, 7, 71);
+    held(&mut lines, 9, 91);
+    held(&mut lines, 9, 92);
+    for number in 1..=2 {
+        let next = lines[1].ready(at(number)).ready;
+        assert!(next.is_some() || number == 2);
+    }
+    assert_eq!(lines[1].counters().pipe, 6);
+    let mut came = Vec::new();
+    while let Some(next) = lines[1].arrival_at() {
+        let (packet, then) = arrive(&mut lines, 1, next);
+        came.push((packet.unwrap().packet.0, next.as_nanos() / 1_000_000));
+        assert_eq!(then, lines[1].arrival_at());
+    }
+    assert_eq!(came, [(1, 6), (71, 7), (2, 7), (3, 8), (91, 9), (92, 9)]);
 }

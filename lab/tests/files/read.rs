@@ -177,9 +177,12 @@ fn the_example_of_the_manual_is_a_scenario() {
 
 #[test]
 fn every_registered_algorithm_can_be_written_with_all_its_parameters() {
-    for (family, key) in
-        [(Family::Controller, "controller"), (Family::Stack, "stack"), (Family::Queue, "queue")]
-    {
+    for (family, key) in [
+        (Family::Controller, "controller"),
+        (Family::Stack, "stack"),
+        (Family::Queue, "queue"),
+        (Family::AckWindow, "ack_window"),
+    ] {
         for algorithm in family.algorithms() {
             let must = |p: &&Parameter| algorithm.default_of(p).is_empty();
             let must: Vec<String> = algorithm.parameters.iter().filter(must).map(example).collect();
@@ -188,7 +191,8 @@ fn every_registered_algorithm_can_be_written_with_all_its_parameters() {
             if algorithm.parameters.iter().any(|p| p.name == "burst") {
                 value += ", burst = \"9kB\""; // more than the MTU
             }
-            let path = if family == Family::Queue { "link.sender>r1" } else { "flow.bulk" };
+            let of_a_link = matches!(family, Family::Queue | Family::AckWindow);
+            let path = if of_a_link { "link.sender>r1" } else { "flow.bulk" };
             let document = Document { name: "x".into(), text: DUMBBELL.into() };
             let document = document.with(&format!("{path}.{key}"), &(value.clone() + " }")).unwrap();
             let scenario = document.scenario().unwrap_or_else(|e| panic!("{value}: {e}: {:?}", e.advice()));
@@ -200,6 +204,7 @@ fn every_registered_algorithm_can_be_written_with_all_its_parameters() {
                 Family::Queue => &scenario.links[0].forward.queue,
                 Family::Controller => &tcp(&scenario, "bulk-1").controller,
                 Family::Stack => &tcp(&scenario, "bulk-1").stack,
+                Family::AckWindow => &scenario.links[0].forward.ack_window,
             };
             assert_eq!(part.settings.0.len(), algorithm.parameters.len(), "{value}");
             if let Inner::Default(inner) = algorithm.inner {

@@ -4,7 +4,7 @@ use narrows_lab::schema::json_schema;
 #[test]
 fn every_algorithm_and_parameter_is_in_the_schema() {
     let schema = json_schema();
-    for family in [Family::Queue, Family::Controller, Family::Stack] {
+    for family in [Family::Queue, Family::Controller, Family::Stack, Family::AckWindow] {
         let choices = &schema["definitions"][family.noun()]["anyOf"];
         for algorithm in family.algorithms() {
             let is_table = |c: &&serde_json::Value| c["properties"][family.key()]["const"] == algorithm.name;

@@ -1,6 +1,6 @@
 //! A TCP segment in bytes (RFC 9293 section 3.1), its fields read where they lie.
 
-use super::{Flags, HEADER, Seq};
+use super::{Flags, HEADER, Options, Seq, options};
 use crate::wire::checksum::Pseudo;
 use crate::wire::{DecodeError, protocol, u16_at, u32_at};
 
@@ -67,6 +67,13 @@ impl<'a> View<'a> {
     /// The options, not interpreted.
     pub fn options(self) -> &'a [u8] {
         &self.0[HEADER as usize..self.header_len()]
+    }
+    /// The options of a SYN.
+    ///
+    /// # Errors
+    /// `Malformed` if an option reaches beyond the header, or has a length its kind does not allow.
+    pub fn syn_options(self) -> Result<Options, DecodeError> {
+        options::decode(self.options(), true)
     }
     /// Data.
     pub fn payload(self) -> &'a [u8] {
