@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use narrows_lab::file::{self, FASTEST};
 use narrows_lab::host::Seen;
 use narrows_lab::quantity::Quantity;
-use narrows_net::child::{Signals, code, code_of_failure};
+use narrows_net::child::{Signals, code};
 use narrows_net::emulate::{Account, Direction, Emulation, Error, Path, Watch};
 use narrows_net::rootless;
 use narrows_net::servers::Servers;
@@ -130,14 +130,15 @@ pub fn emulate(args: Args) -> Result<ExitCode, Stop> {
     }
     let mut servers = Servers::default();
     for line in &args.serve {
-        let mut server = Command::new("sh");
-        address(server.arg("-c").arg(line));
+        let mut server =
+            guarded(&["--all".as_ref(), "--".as_ref(), "sh".as_ref(), "-c".as_ref(), line.as_ref()]);
+        address(&mut server);
         signals.tie(&mut server);
         server.stdin(Stdio::null()).stdout(io::stderr().as_fd().try_clone_to_owned().map_err(machine)?);
         servers.start(server).map_err(machine)?;
     }
-    let mut command = Command::new(&args.command[0]);
-    address(command.args(&args.command[1..]));
+    let mut command = guarded(&["--".as_ref()]);
+    address(command.args(&args.command));
     signals.tie(&mut command);
     emulation.inside.confine(&mut command).map_err(machine)?;
     let ended = match command.spawn() {
@@ -146,10 +147,7 @@ pub fn emulate(args: Args) -> Result<ExitCode, Stop> {
                 || if emulation.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             code(signals.look_after(&mut child, look).map_err(machine)?)
         }
-        Err(e) => {
-            note(format_args!("narrows: {} cannot be run: {e}", args.command[0]));
-            code_of_failure(&e)
-        }
+        Err(e) => return Err(machine(e)),
     };
     drop(servers);
     let account =
@@ -165,6 +163,13 @@ pub fn emulate(args: Args) -> Result<ExitCode, Stop> {
         output::write(file, json.as_bytes()).map_err(|e| unwritable(file, e))?;
     }
     Ok(ExitCode::from(ended))
+}
+
+/// A guard, with the first of its arguments: see `narrows_net::guard`.
+fn guarded(arguments: &[&std::ffi::OsStr]) -> Command {
+    let mut guard = Command::new("/proc/self/exe");
+    guard.arg("guard").args(arguments);
+    guard
 }
 
 /// A capture that the gateway's thread writes.

@@ -83,6 +83,16 @@ enum Command {
     List(list::Args),
     /// Print the JSON Schema of scenario files
     Schema,
+    /// Run a program, and end with it all that it has started if the caller ends
+    #[command(hide = true)] // what `emulate` starts programs by
+    Guard {
+        /// End when everything it has started has ended
+        #[arg(long)]
+        all: bool,
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<std::ffi::OsString>,
+    },
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -158,6 +168,12 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::compare(args),
         Command::Emulate(args) => emulate::emulate(args),
+        Command::Guard { all, command } => {
+            let guarded = narrows_net::guard::guard(&command, all);
+            guarded
+                .map(ExitCode::from)
+                .map_err(|e| Stop::Refused(miette::miette!("no guard for a program: {e}")))
+        }
         Command::Gateway(args) => gateway::gateway(args),
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Claims(args) => reproduce::claims(args),

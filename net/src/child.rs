@@ -1,5 +1,6 @@
 //! Looking after a program: signals meant for it reach it, it ends with us, and its exit code becomes ours.
 
+use crate::guard::{END, PASSED_ON};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::prctl::set_pdeathsig;
@@ -12,8 +13,6 @@ use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 
-/// What would end us, and is passed on instead.
-const PASSED_ON: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
 /// How often to look at other things than signals, in milliseconds.
 const LOOK: u8 = 100;
 
@@ -34,13 +33,14 @@ impl Signals {
         Ok(Signals { descriptor, before })
     }
 
-    /// Makes `command` begin with the signals we began with, and end when this thread does, however it ends. (The kernel
-    /// forgets the latter for programs with more rights than we have.)
+    /// Makes `command`, a [`crate::guard`], begin with the signals we began with, and end with all it guards when this thread
+    /// does, however it ends.
     pub fn tie(&self, command: &mut Command) {
-        let (before, us) = (self.before, getpid());
+        let (mut before, us) = (self.before, getpid());
+        before.add(END); // until it can hear it
         let begin = move || {
             sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
-            set_pdeathsig(Signal::SIGKILL)?;
+            set_pdeathsig(END)?;
             if getppid() == us { Ok(()) } else { Err(Errno::ESRCH.into()) } // we ended before it could know
         };
         // SAFETY: between fork and exec only async-signal-safe calls are allowed; these are three system calls.
@@ -50,7 +50,7 @@ impl Signals {
         }
     }
 
-    /// Until `child` ends, or `look`, asked ten times a second, says `Break`: then it is killed.
+    /// Until `child`, a guard, ends, or `look`, asked ten times a second, says `Break`: then all it guards is killed.
     pub fn look_after(
         &self,
         child: &mut Child,
@@ -62,7 +62,7 @@ impl Signals {
                 return Ok(status);
             }
             if look().is_break() {
-                child.kill()?;
+                let _ = kill(pid, END); // it may just have ended
                 return child.wait();
             }
             match poll(&mut [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN)], LOOK) {

@@ -32,6 +32,7 @@ pub mod emulate;
 mod flow;
 pub mod frame;
 pub mod gateway;
+pub mod guard;
 pub mod layer;
 mod linux;
 pub mod namespace;

@@ -1,6 +1,7 @@
 //! Programs that run on the host side while another one is looked after.
 
-use nix::sys::signal::{Signal, killpg};
+use crate::guard::END;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::io;
@@ -12,10 +13,10 @@ use std::time::{Duration, Instant};
 /// How long a server may take to listen; others start then in any case.
 const START: Duration = Duration::from_secs(2);
 /// How long it may take to end when asked to.
-const END: Duration = Duration::from_millis(500);
+const LAST_WORDS: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(5);
 
-/// Programs that end, with what they started, when this is dropped.
+/// Guards of programs; these end, with what they started, when this is dropped.
 #[derive(Default)]
 pub struct Servers(Vec<Child>);
 
@@ -37,15 +38,15 @@ impl Drop for Servers {
     fn drop(&mut self) {
         let all = |signal: Signal, servers: &[Child]| {
             for child in servers {
-                let _ = killpg(Pid::from_raw(child.id() as i32), signal); // it may have ended
+                let _ = kill(Pid::from_raw(child.id() as i32), signal); // it may have ended
             }
         };
         all(Signal::SIGTERM, &self.0);
-        let until = Instant::now() + END;
+        let until = Instant::now() + LAST_WORDS;
         while Instant::now() < until && self.0.iter_mut().any(|c| matches!(c.try_wait(), Ok(None))) {
             sleep(STEP);
         }
-        all(Signal::SIGKILL, &self.0);
+        all(END, &self.0);
         for child in &mut self.0 {
             let _ = child.wait();
         }

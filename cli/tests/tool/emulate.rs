@@ -135,9 +135,10 @@ fn soon(mut so: impl FnMut() -> bool) -> bool {
 
 #[test]
 fn kill_9_leaves_no_device_and_no_program() {
-    let script = "echo $$ $NARROWS_HOST; exec sleep 1000";
+    // A shell that waits for its child, one that has left it in a session of its own, and a server with another.
+    let script = "echo $$ $NARROWS_HOST; setsid sh -c 'sleep 1717; :' & sleep 1718; :";
     let child = narrows()
-        .args(["emulate", "-q", "--", "sh", "-c", script])
+        .args(["emulate", "-q", "--serve", "sh -c 'sleep 1719; :'; :", "--", "sh", "-c", script])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -147,12 +148,24 @@ fn kill_9_leaves_no_device_and_no_program() {
     let third: u32 = host.split('.').nth(2).unwrap().parse().unwrap();
     let second: u32 = host.split('.').nth(1).unwrap().parse().unwrap();
     let device = format!("/sys/class/net/narrows{}", (second - 64) * 2 + third / 128);
-    let program = format!("/proc/{pid}/comm");
-    let runs = || fs::read_to_string(&program).is_ok_and(|name| name.trim() == "sleep");
-    assert!(Path::new(&device).exists() && soon(runs), "{device} {program}");
+    let sleepers = || {
+        let programs =
+            fs::read_dir("/proc").unwrap().filter_map(|p| fs::read(p.ok()?.path().join("cmdline")).ok());
+        let all: Vec<Vec<u8>> = programs.collect();
+        ["1717", "1718", "1719"]
+            .iter()
+            .filter(|s| all.contains(&format!("sleep\0{s}\0").into_bytes()))
+            .count()
+    };
+    let shell = || Path::new(&format!("/proc/{pid}")).exists();
+    assert!(Path::new(&device).exists() && soon(|| sleepers() == 3 && shell()), "{device} {}", sleepers());
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(soon(|| !runs() && !Path::new(&device).exists()), "{device} {program}");
+    assert!(
+        soon(|| sleepers() == 0 && !shell() && !Path::new(&device).exists()),
+        "{device} {} {pid}",
+        sleepers()
+    );
 }
 
 #[test]
