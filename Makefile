@@ -39,8 +39,13 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked $$(./.ci/without-kernel --workspace) -- -D warnings
 
 # Behind the release build, beside which a test lays the debug build: the same run has one trace hash in both.
+# What skipped itself is said at the end, and counted.
 unit: build
-	$(CARGO) test --workspace --locked $$(./.ci/without-kernel --workspace)
+	@log=$$(mktemp)
+	trap 'rm -f "$$log"' EXIT
+	$(CARGO) test --workspace --locked $$(./.ci/without-kernel --workspace) -- --show-output 2>&1 | tee "$$log"
+	echo "Skipped by tests: $$(grep -c '^SKIPPED' "$$log" || true)"
+	grep '^SKIPPED' "$$log" | sort | uniq -c || true
 
 # Licences, duplicate and banned crates always; advisories where their database can be fetched.
 deny:

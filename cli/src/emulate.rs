@@ -135,7 +135,9 @@ pub fn emulate(args: Args) -> Result<ExitCode, Stop> {
         address(&mut server);
         signals.tie(&mut server);
         server.stdin(Stdio::null()).stdout(io::stderr().as_fd().try_clone_to_owned().map_err(machine)?);
-        servers.start(server).map_err(machine)?;
+        servers.start(server).map_err(|e| {
+            Stop::Refused(miette::miette!(help = "try it by itself first", "--serve '{line}': {e}"))
+        })?;
     }
     let mut command = guarded(&["--".as_ref()]);
     address(command.args(&args.command));
@@ -273,7 +275,15 @@ fn line(settings: &BTreeMap<&str, String>) -> Result<String, Stop> {
         None => queue,
     };
     let queue = match settings.get("loss") {
-        Some(loss) => format!("{{ kind = \"loss\", probability = {}, inner = {queue} }}", loss.trim()),
+        Some(loss) => match loss.trim().parse::<f64>() {
+            Ok(chance) => format!("{{ kind = \"loss\", probability = {chance:?}, inner = {queue} }}"),
+            Err(_) => {
+                return Err(Stop::Refused(miette::miette!(
+                    help = "write for example --loss 0.01",
+                    "`{loss}` is no chance of loss between 0 and 1"
+                )));
+            }
+        },
         None => queue,
     };
     let _ = writeln!(lines, "queue = {queue}");

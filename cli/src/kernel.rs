@@ -67,7 +67,12 @@ impl Subcommand for Chosen {
             });
             Command::new(p.name()).about(p.entry.summary).arg(name).args(flags)
         });
-        command.subcommands(programs).subcommand_required(true).subcommand_value_name("CONTROLLER")
+        // Another name is taken as well, to be refused with those there are.
+        command
+            .subcommands(programs)
+            .subcommand_required(true)
+            .allow_external_subcommands(true)
+            .subcommand_value_name("CONTROLLER")
     }
     fn augment_subcommands_for_update(command: Command) -> Command {
         Self::augment_subcommands(command)
@@ -79,9 +84,14 @@ impl Subcommand for Chosen {
 
 impl FromArgMatches for Chosen {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let chosen = matches.subcommand().and_then(|(name, m)| Some((narrows_kernel::by_name(name)?, m)));
-        let (program, matches) =
-            chosen.ok_or_else(|| clap::Error::new(clap::error::ErrorKind::MissingSubcommand))?;
+        let (name, matches) = matches
+            .subcommand()
+            .ok_or_else(|| clap::Error::new(clap::error::ErrorKind::MissingSubcommand))?;
+        let Some(program) = narrows_kernel::by_name(name) else {
+            let known: Vec<_> = PROGRAMS.iter().map(Program::name).collect();
+            let message = format!("there is no controller `{name}` to load: write {}\n", known.join(" or "));
+            return Err(clap::Error::raw(clap::error::ErrorKind::InvalidSubcommand, message));
+        };
         let value = |name: &str| matches.get_one::<String>(name).cloned();
         let given = program.parameters().filter_map(|p| Some((p.name.to_string(), value(p.name)?))).collect();
         Ok(Chosen { program, name: value("as").unwrap_or_else(|| program.kernel_name()), given })

@@ -222,7 +222,8 @@ void BPF_PROG(modern_init, struct sock *sk)
 		e->round_end = tp->snd_nxt;
 		pace(sk, connection(sk), e, tp->mss_cache);
 	}
-	if (pacing)
+	/* As bbr does: where qdisc fq paces already, the kernel's timer must not pace a second time. */
+	if (pacing && sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 	tell_plainly(sk, STARTED);
 }

@@ -26,7 +26,7 @@ enum { BPF_F_NO_PREALLOC = 1, BPF_SK_STORAGE_GET_F_CREATE = 1 };
 /* include/net/tcp.h, include/net/sock.h */
 enum tcp_ca_state { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
 enum tcp_ca_event { CA_EVENT_TX_START };
-enum { TCP_CONG_NON_RESTRICTED = 1, SK_PACING_NEEDED = 1 };
+enum { TCP_CONG_NON_RESTRICTED = 1, SK_PACING_NONE = 0, SK_PACING_NEEDED = 1 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

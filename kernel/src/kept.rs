@@ -173,6 +173,7 @@ pub fn kept() -> Result<Vec<Kept>, Error> {
 /// # Errors
 /// If there is none of that name, or no right to remove it.
 pub fn unload(name: &str) -> Result<u64, Error> {
+    crate::load::overhear();
     let found =
         folder().map(|f| f.join(name)).filter(|f| !name.contains(['/', '.']) && f.join("link").exists());
     let Some(folder) = found else {

@@ -180,7 +180,7 @@ fn check_name(name: &str) -> Result<(), Error> {
 static COMPLAINTS: Mutex<String> = Mutex::new(String::new());
 
 /// Keeps libbpf's complaints for our one message instead of letting it write to standard error.
-fn overhear() {
+pub(crate) fn overhear() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         set_print(Some((PrintLevel::Warn, |_, line| {

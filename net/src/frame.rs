@@ -49,14 +49,21 @@ pub enum Malformed {
     Field,
     /// The IPv4 header checksum is wrong.
     Checksum,
+    /// Its checksum was left to a card, and is of a kind that is not known here (SCTP's CRC32c).
+    UnknownChecksum,
     /// The kernel had no room left for it in the ring we read: nobody has seen it.
     RingFull,
 }
 
 impl Malformed {
     /// All of them, in order.
-    pub const ALL: [Malformed; 4] =
-        [Malformed::Truncated, Malformed::Field, Malformed::Checksum, Malformed::RingFull];
+    pub const ALL: [Malformed; 5] = [
+        Malformed::Truncated,
+        Malformed::Field,
+        Malformed::Checksum,
+        Malformed::UnknownChecksum,
+        Malformed::RingFull,
+    ];
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
@@ -64,6 +71,7 @@ impl Malformed {
             Malformed::Truncated => "truncated",
             Malformed::Field => "bad_field",
             Malformed::Checksum => "bad_checksum",
+            Malformed::UnknownChecksum => "unknown_checksum",
             Malformed::RingFull => "ring_full",
         }
     }

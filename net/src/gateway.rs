@@ -12,7 +12,7 @@
 //! Every packet is accounted for: received = sent + unsent + refused, by reason + dropped, by reason + still inside.
 
 use crate::clock::{Alarm, Clock, Lateness};
-use crate::frame::{Frame, Kind};
+use crate::frame::{Frame, Kind, Malformed};
 use crate::network::{Network, Tap, WayId};
 use crate::port::Port;
 use narrows_core::Time;
@@ -139,6 +139,8 @@ pub struct Gateway {
     directions: Box<dyn Directions>,
     clock: Clock,
     alarm: Alarm,
+    /// When the ports were last asked what they missed.
+    asked: Time,
     /// What its control may look into.
     pub inside: Inside,
     /// Ports that may have something, as the last sleep ended.
@@ -162,7 +164,8 @@ impl Gateway {
         };
         let inside = Inside { network, accounts, lateness: Lateness::default(), due: Vec::new() };
         let alarm = Alarm::default();
-        Gateway { ports, gone: vec![false; n], readable: vec![true; n], directions, clock, alarm, inside }
+        let (gone, readable, asked) = (vec![false; n], vec![true; n], Time::ZERO);
+        Gateway { ports, gone, readable, directions, clock, alarm, asked, inside }
     }
 
     /// Moves packets until `control` says `Break`.
@@ -177,7 +180,13 @@ impl Gateway {
             }
             self.send_due(control);
             let now = self.clock.now();
-            if control.look(now, &mut self.inside).is_break() {
+            let over = control.look(now, &mut self.inside).is_break();
+            if over || now.since(self.asked) >= LONGEST_SLEEP {
+                self.asked = now;
+                self.count_missed();
+            }
+            if over {
+                self.hand_out(control); // what a reconfiguration has set free
                 return Ok(());
             }
         }
@@ -245,11 +254,28 @@ impl Gateway {
         }
     }
 
+    /// What a port had no room for has come in, and was refused.
+    fn count_missed(&mut self) {
+        let accounts = &mut self.inside.accounts;
+        for (port, p) in self.ports.iter_mut().enumerate() {
+            let missed = p.missed();
+            accounts.received[port] += missed;
+            if missed > 0 {
+                *accounts.refused.entry(Malformed::RingFull.name()).or_default() += missed;
+            }
+        }
+    }
+
     fn send_due(&mut self, control: &mut dyn Control) {
+        let Inside { network, accounts, due, .. } = &mut self.inside;
+        network.advance(self.clock.now() + EARLY, &mut Collect { due, accounts, control });
+        self.hand_out(control);
+    }
+
+    /// Gives what is due to the ports.
+    fn hand_out(&mut self, control: &mut dyn Control) {
         let Gateway { ports, clock, inside, gone, .. } = self;
-        let Inside { network, accounts, lateness, due } = inside;
-        let until = clock.now() + EARLY;
-        network.advance(until, &mut Collect { due, accounts, control });
+        let Inside { accounts, lateness, due, .. } = inside;
         if due.is_empty() {
             return;
         }
@@ -267,8 +293,9 @@ impl Gateway {
         }
         for (port, p) in ports.iter_mut().enumerate() {
             let unsent = p.flush();
-            accounts.sent[port] -= unsent;
-            accounts.unsent += unsent;
+            accounts.sent[port] -= unsent.packets;
+            accounts.sent_bytes[port] -= unsent.bytes;
+            accounts.unsent += unsent.packets;
         }
     }
 }

@@ -167,6 +167,7 @@ pub fn run(
     outcome.notes.extend(stage.kernel_drops().map(|n| {
         format!("{n} packets were dropped by the kernel before they came to the network: the machine was too slow for them")
     }));
+    outcome.notes.extend(stage.strangers());
     outcome.notes.extend(linux::foreign_stacks(scenario, host, options));
     (outcome.host, outcome.seed) = (host.name().into(), seed);
     Ok(outcome)
@@ -259,6 +260,11 @@ fn notes(inside: &Inside, scheduling: Scheduling) -> Vec<String> {
             "{} packets came through the network and were not taken by a device",
             accounts.unsent
         ));
+    }
+    if !accounts.refused.is_empty() {
+        let reasons: Vec<String> =
+            accounts.refused.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+        notes.push(format!("packets that were not let into the network: {}", reasons.join(", ")));
     }
     let unaccounted = accounts.unaccounted(inside.network.inside());
     if unaccounted != 0 {

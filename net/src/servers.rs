@@ -22,12 +22,21 @@ pub struct Servers(Vec<Child>);
 
 impl Servers {
     /// Starts one, and waits until it listens on something that was not listened on before.
+    ///
+    /// # Errors
+    /// It cannot be started, or ends at once and not well.
     pub fn start(&mut self, mut command: Command) -> io::Result<()> {
         let before = sockets();
         let mut child = command.process_group(0).spawn()?;
         let until = Instant::now() + START;
         while Instant::now() < until && child.try_wait()?.is_none() && sockets().is_subset(&before) {
             sleep(STEP);
+        }
+        // What ends well at once was a preparation, or a server that went into the background.
+        if let Some(status) = child.try_wait()?
+            && !status.success()
+        {
+            return Err(io::Error::other(format!("it ended at once, with {status}")));
         }
         self.0.push(child);
         Ok(())

@@ -7,7 +7,7 @@ use crate::frame::Frame;
 use crate::namespace::Namespace;
 use crate::port::end::End;
 use crate::port::tun::{self, Tun};
-use crate::port::{Port, Take};
+use crate::port::{Port, Take, Unsent};
 use crate::run::{Error, Host, KernelEnd, Options};
 use narrows_core::Time;
 use narrows_core::packet::Packet;
@@ -80,6 +80,17 @@ impl Stage {
         Some(of.sum()).filter(|n| *n > 0)
     }
 
+    /// What came to hosts of our own and was of no use to them, if anything, as notes.
+    pub fn strangers(&self) -> Vec<String> {
+        let of = |(port, end): (usize, &End)| {
+            let refused = end.with(|host| host.refused().clone());
+            let reasons: Vec<String> = refused.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+            let at = address(port);
+            (!reasons.is_empty()).then(|| format!("packets of no use to {at}: {}", reasons.join(", ")))
+        };
+        self.ours.iter().enumerate().filter_map(of).collect()
+    }
+
     /// The host of our own at port `port`.
     pub fn ours(&self, port: usize) -> &End {
         &self.ours[port]
@@ -115,8 +126,8 @@ impl Port for HostPort {
             _ => self.end.send(now, due, frame),
         }
     }
-    fn flush(&mut self) -> u64 {
-        self.device.as_mut().map_or(0, Port::flush)
+    fn flush(&mut self) -> Unsent {
+        self.device.as_mut().map_or_else(Unsent::default, Port::flush)
     }
     fn wake_at(&self) -> Option<Time> {
         self.end.wake_at()

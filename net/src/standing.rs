@@ -6,6 +6,7 @@
 //! does ([`metrics`]), and sits out an interface that goes away.
 
 pub mod metrics;
+mod serve;
 
 use crate::clock::Clock;
 use crate::frame::Frame;

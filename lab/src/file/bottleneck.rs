@@ -61,7 +61,9 @@ impl Document {
                 .map_err(Refusal::from)
                 .and_then(|t| resolved(&t, self.folder()))
         };
-        read().map_err(|r| r.within(&self.name, &self.text))
+        // `change` is read only to say why it cannot be.
+        let known = |r: Refusal| Refusal { advice: r.advice.replace(" change,", ""), ..r };
+        read().map_err(|r| known(r).within(&self.name, &self.text))
     }
 }
 

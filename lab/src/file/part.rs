@@ -407,7 +407,17 @@ pub(crate) fn resolve_bdp(
     bdp: &dyn Fn() -> Result<Bytes, Refusal>,
 ) -> Result<Amount, Refusal> {
     Ok(match amount {
-        Amount::Bdp(factor) => Amount::Bytes(Bytes(libm::ceil(bdp()?.0 as f64 * factor) as u64)),
+        Amount::Bdp(factor) => match bdp()? {
+            Bytes(0) => {
+                let advice =
+                    "write bytes or packets, for example \"64KiB\" or \"100p\", or give the path a delay";
+                return Err(Refusal::new(
+                    "a path without delay holds nothing: its bandwidth-delay product is 0",
+                    advice,
+                ));
+            }
+            bdp => Amount::Bytes(Bytes(libm::ceil(bdp.0 as f64 * factor) as u64)),
+        },
         other => other,
     })
 }

@@ -9,7 +9,7 @@ pub(crate) mod socket;
 
 use super::segment::joined::{self, Due, Message};
 use super::segment::{self, Link};
-use super::{Port, Take};
+use super::{Port, Take, Unsent};
 use crate::frame::{Frame, Malformed};
 use narrows_core::Time;
 use socket::PacketSocket;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// Slots of the ring taken in at once; a slot may hold 45 packets.
+/// Packets taken in at once; a slot of the ring may hold more.
 const BATCH: usize = 64;
 /// How often the kernel is asked whether the interface is still there, or there again.
 const ASK: Duration = Duration::from_millis(5);
@@ -64,8 +64,8 @@ pub struct Ring {
     out: Vec<Due>,
     /// What they go as.
     messages: Vec<Message>,
-    /// Frames that could not be sent since the last flush.
-    unsent: u64,
+    /// What could not be sent since the last flush.
+    unsent: Unsent,
 }
 
 impl Ring {
@@ -82,7 +82,8 @@ impl Ring {
         }
         let sight = Sight(Arc::default());
         let (asked, out, messages) = (Time::ZERO, Vec::new(), Vec::new());
-        let ring = Ring { name: name.into(), socket, index, sight, asked, out, messages, unsent: 0 };
+        let ring =
+            Ring { name: name.into(), socket, index, sight, asked, out, messages, unsent: Unsent::default() };
         ring.socket.bind(index)?;
         if !ring.socket.is_up(name)? {
             ring.sight.set(Presence::Down);
@@ -109,13 +110,15 @@ impl Ring {
             return Ok(());
         }
         let presence = match (self.socket.index(&self.name), self.socket.is_up(&self.name)) {
-            (Ok(index), Ok(true)) => {
-                if index != self.index {
-                    self.socket.bind(index)?;
+            (Ok(index), Ok(true)) if index == self.index => Presence::Up,
+            (Ok(index), Ok(true)) => match self.socket.bind(index) {
+                Ok(()) => {
                     self.index = index;
+                    Presence::Up
                 }
-                Presence::Up
-            }
+                Err(e) if is_gone(&e) => Presence::Gone, // it went again between the question and the call
+                Err(e) => return Err(e),
+            },
             (Ok(_), Ok(false)) => Presence::Down,
             _ => Presence::Gone,
         };
@@ -137,12 +140,12 @@ impl Ring {
             let done = match self.socket.send(&parts, &ends) {
                 Ok(sent) => sent,
                 Err(e) => {
-                    let gone = matches!(e.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV));
+                    let gone = is_gone(&e);
                     if gone && self.sight.presence() == Presence::Up {
                         self.sight.set(Presence::Down); // until it is asked
                     }
                     let lost = if gone { rest.len() } else { 1 };
-                    self.unsent += rest[..lost].iter().map(|m| m.packets as u64).sum::<u64>();
+                    self.unsent.add(&frames[..rest[..lost].iter().map(|m| m.packets).sum()]);
                     lost
                 }
             };
@@ -154,16 +157,25 @@ impl Ring {
     }
 }
 
+/// Whether an error says that the interface is down, or no more.
+fn is_gone(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV))
+}
+
 impl Port for Ring {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }
 
     fn receive(&mut self, now: Time, take: Take<'_>) -> io::Result<()> {
-        for taken in 0..BATCH {
-            let mut losing = false;
+        let mut taken = 0;
+        while taken < BATCH {
+            let before = taken;
+            let mut take = |frame| {
+                taken += 1;
+                take(frame);
+            };
             let more = self.socket.take(|received| {
-                losing = received.losing;
                 if !received.whole {
                     return take(Err(Malformed::Truncated));
                 }
@@ -177,12 +189,9 @@ impl Port for Ring {
                     take(Err(why));
                 }
             });
-            if losing {
-                (0..self.socket.missed()).for_each(|_| take(Err(Malformed::RingFull)));
-            }
             if !more {
                 // Readable, and yet nothing there: something has happened to the interface.
-                if taken == 0 && now.since(self.asked) >= ASK {
+                if before == 0 && now.since(self.asked) >= ASK {
                     self.ask(now)?;
                 }
                 break;
@@ -196,9 +205,13 @@ impl Port for Ring {
         true
     }
 
-    fn flush(&mut self) -> u64 {
+    fn flush(&mut self) -> Unsent {
         self.push_out();
         std::mem::take(&mut self.unsent)
+    }
+
+    fn missed(&mut self) -> u64 {
+        self.socket.missed().into()
     }
 
     fn wake_at(&self) -> Option<Time> {

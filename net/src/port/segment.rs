@@ -132,11 +132,17 @@ pub fn restore(
 
 /// The kernel has left the sum of the pseudo-header in the field, so the sum over everything is the whole sum.
 fn finish(covered: &mut [u8], at: usize) -> Result<(), Malformed> {
+    if at == SCTP_CHECKSUM {
+        return Err(Malformed::UnknownChecksum);
+    }
     let sum = Sum::default().bytes(covered).checksum();
     let field = covered.get_mut(at..at + 2).ok_or(Malformed::Truncated)?;
     field.copy_from_slice(&never_zero(sum).to_be_bytes());
     Ok(())
 }
+
+/// Where an SCTP packet has its CRC32c, and no other protocol that leaves its checksum to a card.
+const SCTP_CHECKSUM: usize = 8;
 
 /// In UDP a checksum of zero says that there is none; the other zero of ones' complement is as right, in TCP too.
 fn never_zero(checksum: u16) -> u16 {
@@ -150,7 +156,7 @@ fn cut(
     tag: Option<Tag>,
     emit: &mut dyn FnMut(Vec<u8>),
 ) -> Result<(), Malformed> {
-    if size == 0 {
+    if size < SMALLEST_PIECE {
         return Err(Malformed::Field);
     }
     let (head, payload) = bytes[..headers.end].split_at(headers.payload);
@@ -241,6 +247,8 @@ impl Headers {
     }
 }
 
+/// Linux sends no smaller segments (`TCP_MIN_MSS`, less 12 bytes of timestamps); less would turn one packet into ten thousands.
+const SMALLEST_PIECE: usize = 36;
 /// Bytes of a UDP header.
 const UDP: usize = 8;
 

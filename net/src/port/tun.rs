@@ -5,7 +5,7 @@
 
 use super::segment::joined::{self, Due, Message};
 use super::segment::{self, Link, Offload};
-use super::{Port, Take};
+use super::{Port, Take, Unsent};
 use crate::frame::{Frame, Malformed};
 use crate::namespace::{Namespace, set};
 use crate::netlink::{Netlink, Prefix};
@@ -20,8 +20,8 @@ use std::os::unix::fs::OpenOptionsExt;
 const BATCH: usize = 64;
 /// The kernel's room for packets that we have not read yet.
 const QUEUE: u32 = 10_000;
-/// An IP packet is never longer.
-const LONGEST: usize = 65_535;
+/// An IP packet is never longer: 40 bytes of IPv6 header before 65,535 of payload.
+const LONGEST: usize = 65_575;
 
 /// A TUN device; it is gone when this is dropped.
 pub struct Tun {
@@ -184,9 +184,9 @@ impl Port for Tun {
         true
     }
 
-    fn flush(&mut self) -> u64 {
+    fn flush(&mut self) -> Unsent {
         joined::messages(Link::Ip, &mut self.out, &mut self.messages);
-        let (mut rest, mut lost) = (&self.out[..], 0);
+        let (mut rest, mut lost) = (&self.out[..], Unsent::default());
         for message in &self.messages {
             let parts: Vec<IoSlice<'_>> = message.parts(rest).collect();
             let written = loop {
@@ -195,8 +195,11 @@ impl Port for Tun {
                     done => break done,
                 }
             };
-            lost += if written.is_ok() { 0 } else { message.packets as u64 }; // as at a card's full queue
-            rest = &rest[message.packets..];
+            let (these, others) = rest.split_at(message.packets);
+            if written.is_err() {
+                lost.add(these); // as at a card's full queue
+            }
+            rest = others;
         }
         self.out.clear();
         lost

@@ -1,6 +1,7 @@
-//! What a standing gateway does, in numbers, for Prometheus: the gateway's thread puts them down four times a second, and an
+//! What a standing gateway does, in numbers, for Prometheus: the gateway's thread puts them down twice a second, and an
 //! ordinary thread serves the last ones over HTTP, so that no reader ever makes a packet late.
 
+use super::serve::serve;
 use crate::gateway::Accounts;
 use narrows_lab::line::Counters;
 use narrows_lab::outcome::Distribution;
@@ -10,6 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -45,33 +47,38 @@ pub struct Metrics {
     shared: Arc<Mutex<Numbers>>,
     listener: Option<TcpListener>,
     interfaces: [String; 2],
-    server: Option<Arc<tiny_http::Server>>,
+    at: Option<SocketAddr>,
+    over: Arc<AtomicBool>,
 }
 
 impl Metrics {
     /// Nothing is served yet.
     pub fn new(listener: Option<TcpListener>, interfaces: [&str; 2]) -> Metrics {
-        Metrics { shared: Arc::default(), listener, interfaces: interfaces.map(String::from), server: None }
+        let at = listener.as_ref().and_then(|l| l.local_addr().ok());
+        let interfaces = interfaces.map(String::from);
+        Metrics { shared: Arc::default(), listener, interfaces, at, over: Arc::default() }
     }
 
     /// Begins to serve, on threads of its own.
     pub fn start(&mut self) -> io::Result<()> {
         let Some(listener) = self.listener.take() else { return Ok(()) };
-        let server = Arc::new(tiny_http::Server::from_listener(listener, None).map_err(io::Error::other)?);
-        self.server = Some(server.clone());
         let mut registry = Registry::with_prefix("narrows");
         let reading = Reading { shared: self.shared.clone(), interfaces: self.interfaces.clone() };
         registry.register_collector(Box::new(reading));
-        thread::Builder::new().name("metrics".into()).spawn(move || serve(&server, &registry))?;
+        let page = move |path: &str| {
+            let mut text = String::new();
+            (path == "/metrics" && encode(&mut text, &registry).is_ok())
+                .then_some(("application/openmetrics-text; version=1.0.0; charset=utf-8", text))
+        };
+        let over = self.over.clone();
+        let thread = thread::Builder::new().name("metrics".into());
+        thread.spawn(move || serve(&listener, &over, Arc::new(page)))?;
         Ok(())
     }
 
     /// Where they are or will be served.
     pub fn address(&self) -> Option<SocketAddr> {
-        match &self.server {
-            Some(server) => server.server_addr().to_ip(),
-            None => self.listener.as_ref()?.local_addr().ok(),
-        }
+        self.at
     }
 
     /// Replaces what is served. Who reads at this moment goes on reading the old numbers: a packet does not wait for that.
@@ -84,24 +91,7 @@ impl Metrics {
 
 impl Drop for Metrics {
     fn drop(&mut self) {
-        if let Some(server) = &self.server {
-            server.unblock();
-        }
-    }
-}
-
-fn serve(server: &tiny_http::Server, registry: &Registry) {
-    for request in server.incoming_requests() {
-        let mut text = String::new();
-        let answer = match (request.url(), encode(&mut text, registry)) {
-            ("/metrics", Ok(())) => {
-                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-                let header = tiny_http::Header::from_bytes("Content-Type", kind).expect("a constant header");
-                tiny_http::Response::from_string(text).with_header(header)
-            }
-            _ => tiny_http::Response::from_string("metrics are at /metrics\n").with_status_code(404),
-        };
-        let _ = request.respond(answer); // a reader that has gone away misses nothing it can be told
+        self.over.store(true, Ordering::Relaxed);
     }
 }
 
@@ -168,6 +158,24 @@ impl Collector for Reading {
             c.drops_by_reason().map(|(reason, n)| ([("direction", *d), ("reason", reason)], n))
         });
         counters(&mut out, "line_dropped_packets", "Packets that a line dropped, by reason", drops)?;
+        counters(
+            &mut out,
+            "windows_written",
+            "ACK windows that were made smaller for a line's queue",
+            by_line(|c| c.acks.rewritten),
+        )?;
+        counters(
+            &mut out,
+            "windows_unknown",
+            "ACK windows that were left alone because the connection's SYNs were not seen",
+            by_line(|c| c.acks.unknown),
+        )?;
+        counters(
+            &mut out,
+            "acks_held",
+            "ACKs that were held back for a line's queue",
+            by_line(|c| c.acks.held),
+        )?;
         gauges(
             &mut out,
             "line_backlog_packets",

@@ -33,8 +33,6 @@ pub struct Received<'a> {
     pub offload: Offload,
     /// The VLAN tag that the kernel took out.
     pub tag: Option<Tag>,
-    /// Whether others found the ring full since the last [`PacketSocket::missed`].
-    pub losing: bool,
 }
 
 /// An AF_PACKET socket with a ring to receive into.
@@ -171,7 +169,6 @@ impl PacketSocket {
             // What was cut off is not described.
             offload: if whole { described(start - Offload::SIZE) } else { None }.unwrap_or_default(),
             tag: (given & tagged == tagged).then(tag),
-            losing: given & libc::TP_STATUS_LOSING != 0,
         });
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % SLOTS;
