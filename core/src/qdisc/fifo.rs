@@ -45,16 +45,21 @@ impl<P: Packet> Fifo<P> {
     pub fn unlimited() -> Self {
         Fifo { queue: VecDeque::new(), bytes: 0, limit_bytes: u64::MAX, limit_packets: u64::MAX }
     }
+
+    /// Whether a packet of this size would be taken.
+    #[inline]
+    pub fn has_room_for(&self, size: Bytes) -> bool {
+        self.bytes + size.0 <= self.limit_bytes && (self.queue.len() as u64) < self.limit_packets
+    }
 }
 
 impl<P: Packet + Send> Qdisc<P> for Fifo<P> {
     #[inline]
     fn enqueue(&mut self, _now: Time, packet: P, drop: Drops<'_, P>) {
-        let size = packet.size().0;
-        if self.bytes + size > self.limit_bytes || self.queue.len() as u64 >= self.limit_packets {
+        if !self.has_room_for(packet.size()) {
             return drop(packet, DropReason::Full);
         }
-        self.bytes += size;
+        self.bytes += packet.size().0;
         self.queue.push_back(packet);
     }
 

@@ -50,4 +50,7 @@ impl<P: Packet> Qdisc<P> for Loss<P> {
     fn backlog(&self) -> Backlog {
         self.inner.backlog()
     }
+    fn inspect(&self, probe: &mut dyn FnMut(&'static str, f64)) {
+        self.inner.inspect(probe)
+    }
 }

@@ -1,10 +1,12 @@
 //! Queue disciplines: everything that makes a packet wait, drops or marks it. As in Linux, buffers, shapers, delay and loss
-//! are all queue disciplines, and some contain another one.
+//! are all queue disciplines, and some contain another one. Active queue management (`red`) is a law apart from the
+//! queue it rules.
 
 mod chosen;
 pub mod delay;
 pub mod fifo;
 pub mod loss;
+pub mod red;
 pub mod reorder;
 pub mod shaper;
 #[cfg(test)]
@@ -31,16 +33,19 @@ pub enum DropReason {
     TooLarge,
     /// It is larger than the whole bucket or buffer, so it could never pass.
     NeverFits,
+    /// The discipline dropped it as a signal of congestion, before the buffer was full.
+    Early,
 }
 
 impl DropReason {
     /// All of them, in order.
-    pub const ALL: [DropReason; 5] = [
+    pub const ALL: [DropReason; 6] = [
         DropReason::Full,
         DropReason::RandomLoss,
         DropReason::Listed,
         DropReason::TooLarge,
         DropReason::NeverFits,
+        DropReason::Early,
     ];
 
     /// Its name in reports.
@@ -51,6 +56,7 @@ impl DropReason {
             DropReason::Listed => "listed",
             DropReason::TooLarge => "too_large",
             DropReason::NeverFits => "never_fits",
+            DropReason::Early => "early",
         }
     }
 }
@@ -78,6 +84,9 @@ pub trait Qdisc<P>: Send {
     fn ready_at(&self) -> Option<Time>;
     /// What waits.
     fn backlog(&self) -> Backlog;
+    /// Shows its inner values by name, for series; `average_queue` in bytes, `average_packets` in packets, times in seconds. One
+    /// that contains another shows what that one shows.
+    fn inspect(&self, _probe: &mut dyn FnMut(&'static str, f64)) {}
 }
 
 /// What a builder is given beside its own settings.
@@ -102,8 +111,15 @@ pub struct Entry {
 }
 
 /// Every queue discipline: its entry, and the one place that builds it.
-pub const REGISTRY: &[Entry] =
-    &[fifo::ENTRY, delay::ENTRY, shaper::ENTRY, trace::ENTRY, loss::ENTRY, reorder::ENTRY];
+pub const REGISTRY: &[Entry] = &[
+    fifo::ENTRY,
+    red::ENTRY,
+    delay::ENTRY,
+    shaper::ENTRY,
+    trace::ENTRY,
+    loss::ENTRY,
+    reorder::ENTRY,
+];
 
 /// Checks `settings` and builds the discipline called `name`. `None` if there is no such name.
 pub fn by_name<P: Packet + Send + 'static>(
@@ -118,6 +134,7 @@ pub fn by_name<P: Packet + Send + 'static>(
     let inner = || inner.unwrap_or_else(|| Box::new(fifo::Fifo::unlimited()));
     Some(match name {
         "fifo" => boxed(fifo::Fifo::new(settings)),
+        "red" => boxed(red::Red::new(settings, rng)),
         "delay" => boxed(delay::Delay::new(settings)),
         "shaper" => boxed(shaper::Shaper::new(settings, inner())),
         "trace" => boxed(trace::Trace::new(settings, inner())),

@@ -79,4 +79,8 @@ impl<P: Packet + Send> Qdisc<P> for Reorder<P> {
         let Backlog { packets, bytes } = self.inner.backlog();
         Backlog { packets: packets + self.held.len() as u64, bytes: Bytes(bytes.0 + self.held_bytes) }
     }
+
+    fn inspect(&self, probe: &mut dyn FnMut(&'static str, f64)) {
+        self.inner.inspect(probe)
+    }
 }

@@ -104,4 +104,8 @@ impl<P: Packet + Send> Qdisc<P> for Shaper<P> {
             bytes: inner.bytes + head.map_or(Bytes::ZERO, |p| p.size()),
         }
     }
+
+    fn inspect(&self, probe: &mut dyn FnMut(&'static str, f64)) {
+        self.inner.inspect(probe)
+    }
 }

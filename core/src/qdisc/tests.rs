@@ -11,10 +11,22 @@ use std::collections::{BTreeMap, VecDeque};
 use std::vec::Vec;
 
 #[derive(Clone, Debug, PartialEq)]
-struct Parcel {
-    number: u64,
-    flow: u32,
-    size: u64,
+pub(super) struct Parcel {
+    pub number: u64,
+    pub flow: u32,
+    pub size: u64,
+    pub ecn: Ecn,
+}
+
+impl Parcel {
+    /// As it came, but for a mark where one is possible.
+    fn came_as(&self, arrival: Option<&Parcel>) -> bool {
+        arrival.is_some_and(|a| {
+            let markable = a.ecn != Ecn::NotEct && self.ecn == Ecn::Ce;
+            (self.number, self.flow, self.size) == (a.number, a.flow, a.size)
+                && (self.ecn == a.ecn || markable)
+        })
+    }
 }
 
 impl Packet for Parcel {
@@ -25,16 +37,25 @@ impl Packet for Parcel {
         FlowId(self.flow)
     }
     fn ecn(&self) -> Ecn {
-        Ecn::NotEct
+        self.ecn
     }
     fn mark_ce(&mut self) -> bool {
-        false
+        let capable = self.ecn != Ecn::NotEct;
+        if capable {
+            self.ecn = Ecn::Ce;
+        }
+        capable
     }
 }
 
-type Boxed = Box<dyn Qdisc<Parcel>>;
+pub(super) type Boxed = Box<dyn Qdisc<Parcel>>;
 
-fn build(name: &str, values: &[(&str, Value)], inner: Option<Boxed>, seed: u64) -> Result<Boxed, Unfit> {
+pub(super) fn build(
+    name: &str,
+    values: &[(&str, Value)],
+    inner: Option<Boxed>,
+    seed: u64,
+) -> Result<Boxed, Unfit> {
     let entry = REGISTRY.iter().find(|e| e.name == name).unwrap();
     let mut settings = Settings::default();
     for parameter in entry.parameters {
@@ -48,6 +69,9 @@ fn build(name: &str, values: &[(&str, Value)], inner: Option<Boxed>, seed: u64) 
 fn usual(parameter: &Parameter) -> Value {
     match (parameter.name, parameter.kind) {
         ("burst", _) => Value::Bytes(Bytes(1514)),
+        ("min", _) => Value::Bytes(Bytes(3000)),
+        ("ecn", _) => Value::Flag(true),
+        ("max", _) => Value::Bytes(Bytes(9000)),
         (_, Kind::Limit | Kind::Bytes) => Value::Bytes(Bytes(20_000)),
         (_, Kind::Rate) => Value::Rate(Rate(1_000_000)),
         (_, Kind::Time) => Value::Time(Duration::from_millis(10)),
@@ -64,19 +88,21 @@ fn fifo(bytes: u64) -> Boxed {
 }
 
 /// A discipline under observation: what went in, what came out, what was dropped.
-struct Watched {
-    qdisc: Boxed,
-    now: Time,
+pub(super) struct Watched {
+    pub qdisc: Boxed,
+    pub now: Time,
     arrived: u64,
     waiting: BTreeMap<u64, Parcel>,
-    left: Vec<(Time, Parcel)>,
-    dropped: Vec<(Parcel, DropReason)>,
+    pub left: Vec<(Time, Parcel)>,
+    pub dropped: Vec<(Parcel, DropReason)>,
+    /// Of what arrives.
+    pub ecn: Ecn,
     /// Whether packets may overtake each other.
     reorders: bool,
 }
 
 impl Watched {
-    fn new(qdisc: Boxed) -> Watched {
+    pub fn new(qdisc: Boxed) -> Watched {
         Watched {
             qdisc,
             now: Time::ZERO,
@@ -84,36 +110,34 @@ impl Watched {
             waiting: BTreeMap::new(),
             left: Vec::new(),
             dropped: Vec::new(),
+            ecn: Ecn::NotEct,
             reorders: false,
         }
     }
 
-    fn enqueue(&mut self, flow: u32, size: u64) {
+    pub fn enqueue(&mut self, flow: u32, size: u64) {
         self.arrived += 1;
-        let parcel = Parcel { number: self.arrived, flow, size };
+        let parcel = Parcel { number: self.arrived, flow, size, ecn: self.ecn };
         self.waiting.insert(parcel.number, parcel.clone());
         let (waiting, dropped) = (&mut self.waiting, &mut self.dropped);
         self.qdisc.enqueue(self.now, parcel, &mut |p, why| {
-            assert_eq!(waiting.remove(&p.number).as_ref(), Some(&p), "dropped, though it was not here");
+            assert!(p.came_as(waiting.remove(&p.number).as_ref()), "dropped, though it was not here: {p:?}");
             dropped.push((p, why));
         });
         self.check();
     }
 
-    fn dequeue(&mut self) -> Option<Parcel> {
+    pub fn dequeue(&mut self) -> Option<Parcel> {
         let (waiting, dropped) = (&mut self.waiting, &mut self.dropped);
         let mut victims = Vec::new();
         let got = self.qdisc.dequeue(self.now, &mut |p, why| {
-            assert_eq!(waiting.remove(&p.number).as_ref(), Some(&p), "dropped, though it was not here");
+            assert!(p.came_as(waiting.remove(&p.number).as_ref()), "dropped, though it was not here: {p:?}");
             victims.push(p.number);
             dropped.push((p, why));
         });
         if let Some(parcel) = &got {
-            assert_eq!(
-                self.waiting.remove(&parcel.number).as_ref(),
-                Some(parcel),
-                "delivered, though it was not here"
-            );
+            let arrival = self.waiting.remove(&parcel.number);
+            assert!(parcel.came_as(arrival.as_ref()), "{parcel:?} delivered, but {arrival:?} was here");
             let ahead = self.reorders || victims.iter().all(|v| *v < parcel.number);
             assert!(ahead, "a victim was behind the packet delivered");
             let before = self.left.iter().rev().find(|(_, p)| p.flow == parcel.flow);
@@ -144,7 +168,7 @@ impl Watched {
     }
 
     /// Takes out what may leave until `until`, asking exactly when told to.
-    fn drain(&mut self, until: Time) {
+    pub fn drain(&mut self, until: Time) {
         while let Some(at) = self.qdisc.ready_at().filter(|at| *at <= until) {
             self.now = self.now.max(at);
             if self.dequeue().is_none() {
@@ -157,6 +181,13 @@ impl Watched {
             }
         }
         self.now = self.now.max(until);
+    }
+}
+
+/// So many packets leave now.
+pub(super) fn leave(watched: &mut Watched, packets: usize) {
+    for _ in 0..packets {
+        assert!(watched.dequeue().is_some(), "nothing may leave");
     }
 }
 
@@ -202,7 +233,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Every discipline, alone and around every other: in = out + dropped + backlog after every call, flows stay in order
-    /// (unless it is there to reorder them), `ready_at` keeps its word, and in the end nothing remains.
+    /// (unless it is there to reorder them), nothing is marked that cannot be, `ready_at` keeps its word, and in the end
+    /// nothing remains.
     #[test]
     fn nothing_is_lost_made_or_overtaken(steps in steps(), seed: u64) {
         let outer = REGISTRY.iter();
@@ -214,7 +246,10 @@ proptest! {
             watched.reorders = reorders;
             for step in &steps {
                 match *step {
-                    Step::Enqueue(flow, size) => watched.enqueue(flow, size),
+                    Step::Enqueue(flow, size) => {
+                        watched.ecn = if flow % 2 == 0 { Ecn::NotEct } else { Ecn::Ect0 };
+                        watched.enqueue(flow, size)
+                    }
                     Step::Dequeue => drop(watched.dequeue()),
                     Step::Wait(nanos) => watched.now += Duration::from_nanos(nanos),
                     Step::Ask => watched.drain(watched.now),
@@ -260,7 +295,7 @@ fn a_fifo_counts_its_limit_in_bytes_or_packets() {
     [1500, 1000, 501, 500].into_iter().for_each(|size| by_bytes.enqueue(0, size));
     assert_eq!(
         by_bytes.dropped,
-        [(Parcel { number: 3, flow: 0, size: 501 }, DropReason::Full)],
+        [(Parcel { number: 3, flow: 0, size: 501, ecn: Ecn::NotEct }, DropReason::Full)],
         "used + size > limit"
     );
     assert_eq!(by_bytes.qdisc.backlog(), Backlog { packets: 3, bytes: Bytes(3000) });
@@ -336,7 +371,7 @@ fn random_loss_has_its_probability_within_4_sigma_and_repeats_with_its_seed() {
         let mut qdisc = build("loss", &values, None, seed).unwrap();
         let mut lost = Vec::new();
         for number in 0..100_000 {
-            let parcel = Parcel { number, flow: 0, size: 100 };
+            let parcel = Parcel { number, flow: 0, size: 100, ecn: Ecn::NotEct };
             qdisc.enqueue(Time::ZERO, parcel, &mut |p, why| {
                 assert_eq!(why, DropReason::RandomLoss);
                 lost.push(p.number);
@@ -486,6 +521,14 @@ fn settings_that_cannot_be_are_refused_with_advice() {
         ("loss", ("probability", Value::Ratio(f64::NAN))),
         ("loss", ("packets", Value::List([0, 1].into()))),
         ("delay", ("limit", Value::Packets(0))),
+        ("red", ("limit", Value::Packets(0))),
+        ("red", ("min", Value::Packets(5))),
+        ("red", ("max", Value::Bytes(Bytes(3000)))),
+        ("red", ("rate", Value::Rate(Rate(0)))),
+        ("red", ("mean_packet", Value::Bytes(Bytes(0)))),
+        ("red", ("weight", Value::Ratio(1.1))),
+        ("red", ("max_p", Value::Ratio(-0.1))),
+        ("red", ("mark_limit", Value::Ratio(2.0))),
         ("reorder", ("probability", Value::Ratio(-0.1))),
         ("reorder", ("packets", Value::List([0].into()))),
         ("reorder", ("by", Value::Time(Duration::ZERO))),
