@@ -1,8 +1,9 @@
 //! Queue disciplines: everything that makes a packet wait, drops or marks it. As in Linux, buffers, shapers, delay and loss
-//! are all queue disciplines, and some contain another one. Active queue management (`red`) is a law apart from the
+//! are all queue disciplines, and some contain another one. Active queue management (`red`, `codel`) is a law apart from the
 //! queue it rules.
 
 mod chosen;
+pub mod codel;
 pub mod delay;
 pub mod fifo;
 pub mod loss;
@@ -114,6 +115,7 @@ pub struct Entry {
 pub const REGISTRY: &[Entry] = &[
     fifo::ENTRY,
     red::ENTRY,
+    codel::ENTRY,
     delay::ENTRY,
     shaper::ENTRY,
     trace::ENTRY,
@@ -135,6 +137,7 @@ pub fn by_name<P: Packet + Send + 'static>(
     Some(match name {
         "fifo" => boxed(fifo::Fifo::new(settings)),
         "red" => boxed(red::Red::new(settings, rng)),
+        "codel" => boxed(codel::Codel::new(settings)),
         "delay" => boxed(delay::Delay::new(settings)),
         "shaper" => boxed(shaper::Shaper::new(settings, inner())),
         "trace" => boxed(trace::Trace::new(settings, inner())),
