@@ -111,6 +111,13 @@ impl<P: Packet + Send> Queue<P> {
             Queue::Other(q) => q.backlog(),
         }
     }
+    /// What it shows of itself by name; the plain FIFO shows nothing.
+    pub fn inspect(&self, probe: &mut dyn FnMut(&'static str, f64)) {
+        match self {
+            Queue::Fifo(_) => {}
+            Queue::Other(q) => q.inspect(probe),
+        }
+    }
 }
 
 /// What the line did in a call that concerns others, and what it wants of the agenda after it.

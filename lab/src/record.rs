@@ -1,5 +1,10 @@
 //! What is written down of one flow over time, if the scenario asks for it. A host tells what its source sends and what can be
-//! seen of it: of our own TCP, or of a kernel connection by its packets and the kernel's word.
+//! seen of it: of our own TCP, or of a kernel connection by its packets and the kernel's word. And what is written down of one
+//! queue: [`QueueRecorder`].
+
+mod queue;
+
+pub use queue::QueueRecorder;
 
 use crate::outcome::{Event, EventKind, Series, points_each};
 use narrows_core::Time;
@@ -58,17 +63,58 @@ pub struct Sight {
     pub counters: Counters,
 }
 
+/// What an algorithm shows of itself, by name, each with its last value: only changes are kept.
+struct Shown {
+    subject: String,
+    unit_of: fn(&str) -> &'static str,
+    points: usize,
+    series: Vec<(&'static str, f64, Series)>,
+}
+
+impl Shown {
+    fn new(subject: &str, unit_of: fn(&str) -> &'static str, points: usize) -> Shown {
+        Shown { subject: subject.into(), unit_of, points, series: Vec::new() }
+    }
+
+    fn look(&mut self, now: Time, inspect: impl FnOnce(&mut dyn FnMut(&'static str, f64))) {
+        let Shown { subject, unit_of, points, series: shown } = self;
+        inspect(&mut |name, value| {
+            let i = shown.iter().position(|(n, ..)| *n == name).unwrap_or_else(|| {
+                shown.push((name, f64::NAN, Series::new(subject, name, unit_of(name), *points)));
+                shown.len() - 1
+            });
+            let (_, last, series) = &mut shown[i];
+            if value != *last {
+                *last = value;
+                series.push(now, value);
+            }
+        });
+    }
+
+    fn finish(self, now: Time) -> impl Iterator<Item = Series> {
+        self.series.into_iter().map(move |(_, last, series)| held_until(now, last, series))
+    }
+}
+
+/// The last value holds until the end.
+fn held_until(end: Time, last: f64, mut series: Series) -> Series {
+    // In real time something may still have happened after the end was seen.
+    if series.points.last().is_none_or(|p| p.0 <= end.as_secs_f64()) {
+        series.push(end, last);
+    }
+    series.finish();
+    series
+}
+
 /// Series and events of one flow's source.
 pub struct Recorder {
     flow: String,
-    /// How many points each series keeps.
-    points: usize,
     seq_sent: Series,
     ack_received: Series,
     in_flight: Series,
     rates: [Bins; 2],
-    /// What the controller shows, by name, with the last value: only changes are kept.
-    shown: Vec<(&'static str, f64, Series)>,
+    /// What the controller shows.
+    shown: Shown,
     /// Sequence number of stream offset 0, from the first segment sent (the SYN is one before it).
     first: Option<Seq>,
     max: u64,
@@ -99,12 +145,11 @@ impl Recorder {
         let rate = |quantity| Bins::new(flow, quantity, interval, points);
         Recorder {
             flow: flow.to_string(),
-            points,
             seq_sent: series("seq_sent", "B"),
             ack_received: series("ack_received", "B"),
             in_flight: series("in_flight", "B"),
             rates: [rate("send_rate"), rate("ack_rate")],
-            shown: Vec::new(),
+            shown: Shown::new(flow, unit_of, points),
             first: None,
             max: 0,
             una: 0,
@@ -199,18 +244,7 @@ impl Recorder {
         if self.in_flight.points.last().is_none_or(|p| p.1 != in_flight) {
             self.in_flight.push(now, in_flight);
         }
-        let (flow, points, shown) = (&self.flow, self.points, &mut self.shown);
-        inspect(&mut |name, value| {
-            let i = shown.iter().position(|(n, ..)| *n == name).unwrap_or_else(|| {
-                shown.push((name, f64::NAN, Series::new(flow, name, unit_of(name), points)));
-                shown.len() - 1
-            });
-            let (_, last, series) = &mut shown[i];
-            if value != *last {
-                *last = value;
-                series.push(now, value);
-            }
-        });
+        self.shown.look(now, inspect);
     }
 
     /// The flow ends: hands out what was recorded.
@@ -218,14 +252,10 @@ impl Recorder {
         for bins in &mut self.rates {
             bins.add(now, 0);
         }
-        // The last value holds until the end.
-        for (_, last, series) in &mut self.shown {
-            series.push(now, *last);
-        }
         let [send, ack] = self.rates;
         let mut all = vec![self.seq_sent, self.ack_received, self.in_flight, send.series, ack.series];
-        all.extend(self.shown.into_iter().map(|(.., series)| series));
         all.iter_mut().for_each(Series::finish);
+        all.extend(self.shown.finish(now));
         (all, self.events, self.omitted)
     }
 }

@@ -17,7 +17,7 @@ use crate::network::{Network, Tap, WayId};
 use crate::port::Port;
 use narrows_core::Time;
 use narrows_core::packet::Packet;
-use narrows_core::qdisc::{Backlog, DropReason};
+use narrows_core::qdisc::DropReason;
 use narrows_lab::line::Queue;
 use narrows_lab::{parts, scenario};
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -66,8 +66,8 @@ pub trait Control {
     fn arrives(&mut self, _line: usize, _now: Time, _frame: &Frame) {}
     /// A packet was dropped at a line.
     fn drops(&mut self, _line: usize, _now: Time, _frame: &Frame, _reason: DropReason) {}
-    /// A line's backlog has changed.
-    fn backlog(&mut self, _line: usize, _now: Time, _backlog: Backlog) {}
+    /// Something has happened at a line's queue: what waits may have changed.
+    fn waits(&mut self, _line: usize, _now: Time, _queue: &Queue<Frame>) {}
     /// A port's device is gone. `Break` (the default) ends the run with that error.
     fn lost(&mut self, _port: usize, _error: &io::Error) -> ControlFlow<()> {
         ControlFlow::Break(())
@@ -332,8 +332,8 @@ impl Tap for Collect<'_> {
         *self.accounts.dropped.entry(reason.name()).or_default() += 1;
         self.control.drops(line, now, frame, reason);
     }
-    fn backlog(&mut self, line: usize, now: Time, backlog: Backlog) {
-        self.control.backlog(line, now, backlog);
+    fn waits(&mut self, line: usize, now: Time, queue: &Queue<Frame>) {
+        self.control.waits(line, now, queue);
     }
     fn delivers(&mut self, port: usize, due: Time, frame: Frame) {
         self.due.push((port, due, frame));

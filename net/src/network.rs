@@ -7,7 +7,7 @@
 
 use crate::frame::Frame;
 use narrows_core::ackwin::AckWindow;
-use narrows_core::qdisc::{Backlog, DropReason};
+use narrows_core::qdisc::DropReason;
 use narrows_core::{Bytes, Time};
 use narrows_lab::agenda::Agenda;
 use narrows_lab::line::{self, Carried, Line, Queue, Wish};
@@ -23,8 +23,8 @@ pub trait Tap {
     fn arrives(&mut self, _line: usize, _now: Time, _frame: &Frame) {}
     /// A packet was dropped at a line.
     fn drops(&mut self, _line: usize, _now: Time, _frame: &Frame, _reason: DropReason) {}
-    /// A line's backlog has changed.
-    fn backlog(&mut self, _line: usize, _now: Time, _backlog: Backlog) {}
+    /// Something has happened at a line's queue: what waits may have changed.
+    fn waits(&mut self, _line: usize, _now: Time, _queue: &Queue<Frame>) {}
     /// A packet comes out at a port, due at this instant.
     fn delivers(&mut self, port: usize, due: Time, frame: Frame);
 }
@@ -199,7 +199,7 @@ impl Network {
         {
             tap.departs(i, now, frame);
         }
-        tap.backlog(i, now, line.queue.backlog());
+        tap.waits(i, now, &line.queue);
     }
 
     fn arrival(&mut self, i: usize, tap: &mut dyn Tap) {

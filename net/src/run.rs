@@ -19,9 +19,11 @@ use crate::socket::Failure;
 use crate::stage::{self, Stage};
 use narrows_core::Time;
 use narrows_core::packet::Direction;
-use narrows_core::qdisc::{Backlog, DropReason};
+use narrows_core::qdisc::DropReason;
 use narrows_lab::host::{Seen, Watch};
-use narrows_lab::outcome::{Outcome, Series, points_each};
+use narrows_lab::line::Queue;
+use narrows_lab::outcome::Outcome;
+use narrows_lab::record::QueueRecorder;
 use narrows_lab::scenario::{Refused, Scenario, Transport};
 use std::collections::BTreeMap;
 use std::io;
@@ -186,7 +188,8 @@ struct Running<'a> {
     directions: ByFlow,
     flows: Vec<Flow>,
     line_names: &'a [String],
-    backlogs: Option<Vec<Series>>,
+    /// One per line, if queues are recorded.
+    queue_recorders: Option<Vec<QueueRecorder>>,
     end: Time,
     next_round: Time,
     /// Flows with a size or a stop that are not over; the run ends when the last one is.
@@ -207,8 +210,6 @@ impl<'a> Running<'a> {
     ) -> Running<'a> {
         let unfinished = flows.iter().filter(|f| f.is_bounded()).count();
         let tcp = scenario.flows.iter().filter(|f| matches!(f.transport, Transport::Tcp(_))).count();
-        let points = points_each(line_names.len());
-        let backlog = |name: &String| Series::new(name, "backlog", "B", points);
         Running {
             scenario,
             taps: watch.wants_packets(),
@@ -216,7 +217,7 @@ impl<'a> Running<'a> {
             directions,
             flows,
             line_names,
-            backlogs: scenario.record.queues.then(|| line_names.iter().map(backlog).collect()),
+            queue_recorders: scenario.record.queues.then(|| QueueRecorder::of_lines(line_names)),
             end: Time::ZERO + scenario.duration,
             next_round: Time::ZERO,
             unfinished,
@@ -241,10 +242,8 @@ impl<'a> Running<'a> {
         }
         outcome.events.sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
         outcome.queues = inside.network.summaries(self.line_names, now);
-        for mut series in self.backlogs.into_iter().flatten() {
-            series.finish();
-            outcome.series.push(series);
-        }
+        let recorders = self.queue_recorders.into_iter().flatten();
+        outcome.series.extend(recorders.flat_map(|recorder| recorder.finish(now)));
         outcome.notes.extend(notes(inside, scheduling));
         outcome
     }
@@ -321,12 +320,9 @@ impl Control for Running<'_> {
             self.flows[i].lost(now, direction, frame, place);
         }
     }
-    fn backlog(&mut self, line: usize, now: Time, backlog: Backlog) {
-        if let Some(backlogs) = &mut self.backlogs {
-            let bytes = backlog.bytes.0 as f64;
-            if backlogs[line].points.last().map_or(0.0, |p| p.1) != bytes {
-                backlogs[line].push(now, bytes);
-            }
+    fn waits(&mut self, line: usize, now: Time, queue: &Queue<Frame>) {
+        if let Some(recorders) = &mut self.queue_recorders {
+            recorders[line].look(now, queue);
         }
     }
 }

@@ -125,7 +125,11 @@ fn queues(run: &Outcome, flows: &[&str]) -> Figure {
         s.unit == "B" && !flows.contains(&s.subject.as_str()) && s.points.iter().any(|p| p.1 > 0.0)
     };
     let layers = run.series.iter().filter(used).zip(Ink::FOR_LAYERS);
-    let layers = layers.map(|(s, ink)| layer(s, &s.subject, Style::Step, ink, 1e-3));
+    let layers = layers.map(|(s, ink)| {
+        let of_itself = s.quantity == "backlog";
+        let label = if of_itself { s.subject.clone() } else { format!("{} {}", s.subject, s.quantity) };
+        layer(s, &label, Style::Step, ink, 1e-3)
+    });
     figure("Backlog (kbyte)", layers.collect(), Vec::new())
 }
 

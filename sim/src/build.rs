@@ -7,10 +7,8 @@ use narrows_core::transport::tcp::Tcp;
 use narrows_core::transport::udp::{Sink, Source};
 use narrows_core::{FlowId, Time};
 use narrows_lab::agenda::Agenda;
-
-use narrows_lab::outcome::{Series, points_each};
 use narrows_lab::parts::{self, Lines};
-use narrows_lab::record::Recorder;
+use narrows_lab::record::{QueueRecorder, Recorder};
 use narrows_lab::route::{Hop, Routes};
 use narrows_lab::scenario::{self, Change, Refused, Scenario, TcpFlow, Transport};
 use std::time::Duration;
@@ -77,12 +75,7 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
     let tcp = |f: &&scenario::Flow| matches!(&f.transport, Transport::Tcp(_));
     let unfinished = flows.iter().filter(|f| f.bounded).count();
     let endless = unfinished == 0 || scenario.flows.iter().filter(tcp).count() > unfinished;
-    let backlogs = scenario.record.queues.then(|| {
-        line_names
-            .iter()
-            .map(|name| Series::new(name, "backlog", "B", points_each(line_names.len())))
-            .collect()
-    });
+    let queue_recorders = scenario.record.queues.then(|| QueueRecorder::of_lines(&line_names));
     Ok(Sim {
         name: scenario.name.clone(),
         seed,
@@ -91,7 +84,7 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
         agenda: Agenda::new(2 * (lines.len() + flows.len()) + 2),
         lines,
         line_names,
-        backlogs,
+        queue_recorders,
         flows,
         ways,
         cues,

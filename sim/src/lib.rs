@@ -21,7 +21,8 @@ use narrows_core::{Datagram, Rate, Time};
 use narrows_lab::agenda::Agenda;
 use narrows_lab::host::{Seen, Watch};
 use narrows_lab::line::{self, Carried, Line, Wish};
-use narrows_lab::outcome::{EventKind, Outcome, Series};
+use narrows_lab::outcome::{EventKind, Outcome};
+use narrows_lab::record::QueueRecorder;
 use narrows_lab::scenario::{Refused, Scenario};
 use std::time::Duration;
 
@@ -49,7 +50,8 @@ pub struct Sim {
     agenda: Agenda,
     lines: Vec<Line<Datagram>>,
     line_names: Vec<String>,
-    backlogs: Option<Vec<Series>>,
+    /// One per line, if queues are recorded.
+    queue_recorders: Option<Vec<QueueRecorder>>,
     flows: Vec<Flow>,
     /// For every flow and direction the lines it takes, one after the other, each list closed by [`HERE`].
     ways: Vec<u32>,
@@ -224,11 +226,8 @@ impl Sim {
         {
             watch.departs(i, self.now, Seen::Value(datagram));
         }
-        if let Some(backlogs) = &mut self.backlogs {
-            let bytes = self.lines[i].queue.backlog().bytes.0 as f64;
-            if backlogs[i].points.last().map_or(0.0, |p| p.1) != bytes {
-                backlogs[i].push(self.now, bytes);
-            }
+        if let Some(recorders) = &mut self.queue_recorders {
+            recorders[i].look(self.now, &self.lines[i].queue);
         }
     }
 
@@ -305,10 +304,8 @@ impl Sim {
         let names = self.line_names;
         outcome.queues =
             self.lines.iter_mut().zip(names).map(|(line, name)| line.summary(name, now)).collect();
-        for mut series in self.backlogs.into_iter().flatten() {
-            series.finish();
-            outcome.series.push(series);
-        }
+        let recorders = self.queue_recorders.into_iter().flatten();
+        outcome.series.extend(recorders.flat_map(|recorder| recorder.finish(now)));
         outcome
     }
 }

@@ -47,4 +47,9 @@ impl<P: Packet + Send> Qdisc<Carried<P>> for Succession<P> {
         let new = self.new.backlog();
         Backlog { packets: old.packets + new.packets, bytes: Bytes(old.bytes.0 + new.bytes.0) }
     }
+
+    /// Of the new one: it decides on what arrives.
+    fn inspect(&self, probe: &mut dyn FnMut(&'static str, f64)) {
+        self.new.inspect(probe)
+    }
 }

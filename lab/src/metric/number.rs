@@ -27,6 +27,7 @@ impl Unit {
     pub fn of_series(name: &str) -> Option<(Unit, f64)> {
         match name {
             "B/s" => Some((Unit::BitPerSecond, 8.0)),
+            "p" => Some((Unit::One, 1.0)),
             _ => [Unit::BitPerSecond, Unit::Second, Unit::Byte, Unit::One]
                 .into_iter()
                 .find(|u| u.sign() == name)
