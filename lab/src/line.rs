@@ -216,6 +216,9 @@ pub struct Line<P> {
     unhindered: u64,
     waits: Distribution,
     backlog_max: u64,
+    /// Packets times nanoseconds that they waited: instants at which packets left the queue, less those at which they entered
+    /// it, so that what waits now still misses its end.
+    waited: i128,
     /// Bits the line could have carried up to `counted_from`, before its rate last changed.
     capacity: f64,
     counted_from: Time,
@@ -245,6 +248,7 @@ impl<P: Passing + Send> Line<P> {
             unhindered: 0,
             waits: Distribution::default(),
             backlog_max: 0,
+            waited: 0,
             capacity: 0.0,
             counted_from: Time::ZERO,
         }
@@ -278,8 +282,9 @@ impl<P: Passing + Send> Line<P> {
             return Wish { left: true, ready: None, arrival: self.send(now, packet) };
         }
         (packet.enqueued, packet.marked) = (now, packet.ecn() == Ecn::Ce);
-        let dropped = &mut self.dropped;
+        let (before, dropped) = (self.dropped.len(), &mut self.dropped);
         self.queue.enqueue(now, packet, &mut |p, reason| dropped.push((p, reason)));
+        self.waited += (self.dropped.len() as i128 - before as i128 - 1) * now.as_nanos() as i128;
         self.backlog_max = self.backlog_max.max(self.queue.backlog().bytes.0);
         if now >= self.busy_until && (!self.awaited || matches!(&self.queue, Queue::Other(_))) {
             return self.ready(now); // the newcomer may be ready before what was awaited
@@ -295,8 +300,10 @@ impl<P: Passing + Send> Line<P> {
     #[inline]
     pub fn ready(&mut self, now: Time) -> Wish {
         self.awaited = false;
-        let dropped = &mut self.dropped;
+        let (before, dropped) = (self.dropped.len(), &mut self.dropped);
         let next = self.queue.dequeue(now, &mut |p, reason| dropped.push((p, reason)));
+        let gone = self.dropped.len() - before + next.is_some() as usize;
+        self.waited += gone as i128 * now.as_nanos() as i128;
         let mut wish = Wish::default();
         if let Some(packet) = next {
             if packet.enqueued == now {
@@ -449,6 +456,7 @@ impl<P: Passing + Send> Line<P> {
         self.count_capacity(now);
         self.waits.record_zeros(self.unhindered);
         let counters = self.counters();
+        let (elapsed, waiting) = (now.as_nanos() as i128, counters.backlog.packets as i128);
         QueueSummary {
             name,
             arrived: counters.arrived,
@@ -468,6 +476,11 @@ impl<P: Passing + Send> Line<P> {
             windows_written: counters.acks.rewritten,
             windows_unknown: counters.acks.unknown,
             acks_held: counters.acks.held,
+            backlog_mean_packets: if elapsed > 0 {
+                (self.waited + waiting * elapsed) as f64 / elapsed as f64
+            } else {
+                0.0
+            },
         }
     }
 }

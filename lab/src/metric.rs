@@ -295,6 +295,12 @@ pub const REGISTRY: &[Metric] = &[
             Err(Undefined::new("no packet came to the queue"))
         }
     }),
+    metric!("marks", ONE, Queue, "packets the queue marked congestion experienced", |r| Ok(
+        r.queue()?.marks as f64
+    )),
+    metric!("backlog_mean_packets", ONE, Queue, "packets that waited, on average over the run", |r| Ok(r
+        .queue()?
+        .backlog_mean_packets)),
     metric!("utilisation", ONE, Queue, "what the line carried, of what it could have", |r| Ok(r
         .queue()?
         .utilisation)),

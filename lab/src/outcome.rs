@@ -129,6 +129,9 @@ pub struct QueueSummary {
     pub windows_unknown: u64,
     /// ACKs it held back.
     pub acks_held: u64,
+    /// Packets that waited, on average over the time of the run.
+    #[serde(default)]
+    pub backlog_mean_packets: f64,
 }
 
 /// Quantiles of a distribution, and its extremes. All zero if nothing was measured.
@@ -202,9 +205,10 @@ impl Distribution {
 pub struct Series {
     /// Whose: a flow's or a queue's name.
     pub subject: String,
-    /// What: `seq_sent`, `ack_received`, `cwnd`, `ssthresh`, `backlog`, ... or a name a controller's `inspect` shows.
+    /// What: `seq_sent`, `ack_received`, `cwnd`, `ssthresh`, `backlog`, ... or a name that the `inspect` of a controller or
+    /// a queue discipline shows.
     pub quantity: String,
-    /// Of what unit: `B`, `s`, `bit/s`, or empty.
+    /// Of what unit: `B`, `p` (packets), `s`, `bit/s`, or empty.
     pub unit: String,
     /// (seconds, value), in order of time.
     pub points: Vec<(f64, f64)>,

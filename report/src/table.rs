@@ -78,8 +78,10 @@ impl Table {
             }
             Table::Queues => {
                 "queue:text arrived:whole departed:whole departed_bytes:whole drops:whole drops_by_reason:text \
-                 marks:whole utilisation:real backlog_max_bytes:whole acks_passed:whole windows_written:whole windows_unknown:whole acks_held:whole delay_min_s:real delay_p05_s:real \
-                 delay_p50_s:real delay_p95_s:real delay_p99_s:real delay_max_s:real delay_mean_s:real"
+                 marks:whole utilisation:real backlog_max_bytes:whole delay_min_s:real delay_p05_s:real \
+                 delay_p50_s:real delay_p95_s:real delay_p99_s:real delay_max_s:real delay_mean_s:real \
+                 backlog_mean_packets:real acks_passed:whole windows_written:whole \
+                 windows_unknown:whole acks_held:whole"
             }
             Table::Series => "subject:text quantity:text unit:text time_s:real value:real",
             Table::Events => "time_s:real flow:text kind:text value:real detail:text",
@@ -234,12 +236,10 @@ fn queue(q: &narrows_lab::outcome::QueueSummary) -> Vec<Cell<'_>> {
         Whole(q.marks),
         Real(q.utilisation),
         Whole(q.backlog_max_bytes),
-        Whole(q.acks_passed),
-        Whole(q.windows_written),
-        Whole(q.windows_unknown),
-        Whole(q.acks_held),
     ];
     row.extend(quantiles(&q.delay));
+    row.push(Real(q.backlog_mean_packets));
+    row.extend([q.acks_passed, q.windows_written, q.windows_unknown, q.acks_held].map(Whole));
     row
 }
 

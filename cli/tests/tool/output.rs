@@ -28,7 +28,7 @@ fn json_of_a_run_has_the_documented_keys() {
     assert_eq!((&bulk["delivered_bytes"], &bulk["completed"]), (&2_000_000.into(), &true.into()));
     assert_eq!(o["queues"].as_array().unwrap().len(), 4);
     let of_queue = "name arrived departed departed_bytes drops drops_by_reason marks utilisation \
-        backlog_max_bytes delay_min_s delay_p05_s delay_p50_s delay_p95_s delay_p99_s delay_max_s \
+        backlog_max_bytes backlog_mean_packets delay_min_s delay_p05_s delay_p50_s delay_p95_s delay_p99_s delay_max_s \
         delay_mean_s";
     for key in of_queue.split(' ') {
         assert!(o["queues"][2].get(key).is_some(), "{key}: {}", o["queues"][2]);

@@ -23,7 +23,7 @@ fn debug_and_release_make_the_same_runs() {
         return skipped("the release build is older than the sources (cargo build --release)");
     }
     let folder = Folder::new();
-    for name in ["reno", "becc", "random-loss", "cross-traffic", "route-change"] {
+    for name in ["reno", "becc", "random-loss", "cross-traffic", "route-change", "aqm"] {
         let file = format!("{ROOT}/sim/tests/scenarios/{name}.toml");
         let args = ["run", &file, "--seeds", "1..3", "--format", "json"];
         let ours = json(&folder, &args);

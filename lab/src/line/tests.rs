@@ -3,8 +3,9 @@
 use super::*;
 use crate::parts;
 use crate::scenario::Part;
-use narrows_core::Rng;
+use narrows_core::packet::Direction;
 use narrows_core::registry::{Settings, Value};
+use narrows_core::{Datagram, Rng};
 
 #[derive(Clone, Debug, PartialEq)]
 struct Parcel(u64);
@@ -186,4 +187,108 @@ fn acks_that_are_held_back_come_later_and_in_the_order_of_their_release() {
         assert_eq!(then, lines[1].arrival_at());
     }
     assert_eq!(came, [(1, 6), (71, 7), (2, 7), (3, 8), (91, 9), (92, 9)]);
+}
+
+#[test]
+fn the_mean_backlog_is_waiting_times_over_the_time_of_the_run() {
+    // Of four at once the first leaves at once and the others after 1, 2 and 3 ms; of five the queue takes no fifth.
+    for (millis, mean) in [(10, 6.0 / 10.0), (2, (1.0 + 2.0 + 2.0) / 2.0), (0, 0.0)] {
+        let mut host = Host::new(fifo(3));
+        host.offer(5);
+        host.run(millis);
+        assert_eq!(host.dropped, [5]);
+        let summary = host.line.summary("a>b".into(), host.now);
+        assert!((summary.backlog_mean_packets - mean).abs() < 1e-12, "{millis} ms: {summary:?}");
+    }
+    // Also in a discipline that has been replaced, and in one that drops at its head after 5 ms in a row.
+    let mut host = Host::new(shaper(10));
+    host.offer(3);
+    host.run(5);
+    host.replace(queue("codel", &codel(1, 5)));
+    host.offer(50);
+    host.run(12);
+    let mut area = 0.0;
+    for i in 0..12_000u64 {
+        // The shaper passes packets at 0, 10 and 20 ms; nothing behind them moves before.
+        area += 0.001
+            * if i < 5_000 {
+                2.0
+            } else if i < 10_000 {
+                52.0
+            } else {
+                51.0
+            };
+    }
+    let summary = host.line.summary("a>b".into(), host.now);
+    assert!((summary.backlog_mean_packets - area / 12.0).abs() < 1e-9, "{summary:?}");
+    (13..=1000).for_each(|ms| host.run(ms));
+    assert!(host.dropped.len() > 3, "CoDel dropped none: {:?}", host.dropped);
+    let waited = |(number, left): &(u64, u64)| left - if *number <= 3 { 0 } else { 5 };
+    let of_left: u64 = host.left.iter().map(waited).sum();
+    let summary = host.line.summary("a>b".into(), host.now);
+    assert!(summary.backlog_mean_packets * 1000.0 > of_left as f64, "what was dropped has waited, too");
+}
+
+fn codel(target: u64, interval: u64) -> Vec<(&'static str, Value)> {
+    vec![
+        ("limit", Value::Packets(100)),
+        ("target", Value::Time(Duration::from_millis(target))),
+        ("interval", Value::Time(Duration::from_millis(interval))),
+        ("ecn", Value::Flag(false)),
+        ("ce_threshold", Value::Time(Duration::ZERO)),
+    ]
+}
+
+#[test]
+fn what_a_discipline_marks_is_counted_as_marked_and_not_as_dropped() {
+    let values = |ecn| {
+        [
+            ("limit", Value::Packets(100)),
+            ("min", Value::Packets(1)),
+            ("max", Value::Packets(1000)),
+            ("rate", Value::Rate(Rate(8_000_000))),
+            ("weight", Value::Ratio(1.0)),
+            ("max_p", Value::Ratio(1.0)),
+            ("gentle", Value::Flag(true)),
+            ("wait", Value::Flag(false)),
+            ("mean_packet", Value::Bytes(Bytes(1000))),
+            ("bytes", Value::Flag(false)),
+            ("ecn", Value::Flag(ecn)),
+            ("mark_limit", Value::Ratio(1.0)),
+            ("adaptive", Value::Flag(false)),
+        ]
+        .map(|(name, value)| (name.to_string(), value))
+        .into()
+    };
+    let summary = |ecn, codepoint| {
+        let part = Part { name: "red".into(), settings: Settings(values(ecn)), inner: None };
+        let queue = parts::queue::<Datagram>(&part, Rng::new(0, 0)).unwrap();
+        let mut line = Line::new(Rate(8_000_000), Duration::ZERO, Bytes(1500), queue);
+        let mut offered = 0;
+        for ms in 0..2000 {
+            let now = Time::from_millis(ms);
+            line.ready(now);
+            while line.queue.backlog().packets < 50 {
+                let message = narrows_core::wire::udp::Message { length: 972, ..Default::default() };
+                let mut packet = Datagram::udp(FlowId(0), Direction::Forward, message);
+                packet.ecn = codepoint;
+                line.offer(now, Carried::new(packet, 0));
+                line.dropped().for_each(drop);
+                offered += 1;
+            }
+        }
+        let summary = line.summary("a>b".into(), Time::from_millis(2000));
+        assert_eq!(offered, summary.departed + summary.drops + line.queue.backlog().packets);
+        summary
+    };
+    // p_b = 49/999 at least: a gap of 1 to 20 packets, 10 on average.
+    let capable = summary(true, Ecn::Ect0);
+    assert_eq!(capable.drops, 0);
+    assert!((150..250).contains(&capable.marks), "{capable:?}");
+    let arrived_marked = summary(true, Ecn::Ce);
+    assert_eq!((arrived_marked.marks, arrived_marked.drops), (0, 0), "another router marked them");
+    for not in [summary(true, Ecn::NotEct), summary(false, Ecn::Ect0)] {
+        assert_eq!(not.marks, 0);
+        assert!((150..250).contains(&not.drops_by_reason["early"]), "{not:?}");
+    }
 }

@@ -44,6 +44,8 @@ fn run() -> Outcome {
             name: "r1>r2".into(),
             arrived: 40,
             drops: 3,
+            marks: 2,
+            backlog_mean_packets: 2.5,
             utilisation: 0.5,
             ..QueueSummary::default()
         }],
@@ -103,6 +105,8 @@ fn summaries_are_read_as_they_are() {
     let queue = Ask { queue: Some("r1>r2".into()), ..Ask::default() };
     assert_measures("drop_ratio", &queue, 0.075);
     assert_measures("utilisation", &queue, 0.5);
+    assert_measures("marks", &queue, 2.0);
+    assert_measures("backlog_mean_packets", &queue, 2.5);
 }
 
 #[test]
@@ -170,6 +174,22 @@ fn the_mean_over_time_weighs_each_value_by_how_long_it_held() {
     assert_measures("series_last", &of_series("th", (Some(2.5), Some(3.0))), 2400.0);
     assert_measures("series_min", &of_series("th", (None, None)), 800.0);
     assert_measures("series_last", &of_series("th", (None, Some(3.0))), 2400.0);
+}
+
+#[test]
+fn a_queues_series_in_packets_are_numbers_without_a_unit() {
+    let mut outcome = run();
+    let mut average = Series::new("r1>r2", "average_packets", "p", 100);
+    average.points = vec![(0.0, 0.0), (2.0, 4.0), (8.0, 10.0), (40.0, 10.0)];
+    outcome.series.push(average);
+    let ask = Ask {
+        queue: Some("r1>r2".into()),
+        series: Some("average_packets".into()),
+        window: (Some(5.0), Some(30.0)),
+        ..Ask::default()
+    };
+    let mean = by_name("series_mean").unwrap().of(&outcome, &ask);
+    assert_eq!(mean, Ok(Number::new((3.0 * 4.0 + 22.0 * 10.0) / 25.0, Unit::One)));
 }
 
 #[test]
