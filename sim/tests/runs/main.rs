@@ -1,6 +1,7 @@
 //! Whole runs from the outside: repeatable to the bit, nothing lost that is not counted, and the numbers that closed forms give.
 #![allow(clippy::unwrap_used)]
 
+mod aqm;
 mod closed_forms;
 mod conservation;
 mod determinism;
@@ -12,7 +13,7 @@ use narrows_lab::host::{Seen, Unwatched, Watch};
 use narrows_lab::{Outcome, file};
 
 /// The scenarios that every test of all runs goes through; each is a file that `narrows run` takes.
-const SCENARIOS: [(&str, &str); 7] = [
+const SCENARIOS: [(&str, &str); 8] = [
     ("reno", include_str!("../scenarios/reno.toml")),
     ("becc", include_str!("../scenarios/becc.toml")),
     ("random-loss", include_str!("../scenarios/random-loss.toml")),
@@ -20,6 +21,7 @@ const SCENARIOS: [(&str, &str); 7] = [
     ("route-change", include_str!("../scenarios/route-change.toml")),
     ("late-packets", include_str!("../scenarios/late-packets.toml")),
     ("cellular", include_str!("../scenarios/cellular.toml")),
+    ("aqm", include_str!("../scenarios/aqm.toml")),
 ];
 
 fn run(text: &str, seed: u64) -> Outcome {
