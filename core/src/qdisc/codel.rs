@@ -3,14 +3,14 @@
 //! intervals of interval/sqrt(count), until a packet has waited less.
 //!
 //! ```text
-//!              waited >= target for interval: drop one, count = 1 (or where the last such state was about to end)
+//!              waited >= target for interval: drop one, count = 1 (or as many as in a recent dropping state)
 //!   watching ─────────────────────────────────────────────────────────────────────────────────────► dropping
 //!      ▲                                                                                             │   ▲ │ drop_next reached:
 //!      └──────────────── a packet waited < target, or at most one packet is left ────────────────────┘   └─┘ drop, count += 1
 //! ```
 //! 1/sqrt(count) is kept in 16 bits and corrected by one Newton step whenever count changes, as in Linux. The step from 1 to 2
-//! is a long one: the second interval is interval/2, not interval/sqrt(2), the third 2.6 % short; from the fifth on it is within
-//! 1 %.
+//! is a long one: the second interval is interval/2, not interval/sqrt(2), the third 2.6 % short; from the seventh on it is
+//! within 1 %.
 //!
 //! Deviations from Linux: time is in nanoseconds of 64 bits, not in units of 1024 ns of 32; a packet may be dropped at the very
 //! instant that `interval` is over (RFC 8289: `now >= first_above_time`; Linux waits for the next tick); and "one packet" is
