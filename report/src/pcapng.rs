@@ -178,6 +178,7 @@ mod tests {
             flags,
             window: 32_768,
             urgent: 0,
+            ecn: Ecn::NotEct,
             options,
             payload: Length(length),
         };

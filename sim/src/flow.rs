@@ -4,7 +4,8 @@ use narrows_core::packet::{Body, Direction};
 use narrows_core::transport::Endpoint;
 use narrows_core::transport::tcp::{State, Tcp};
 use narrows_core::transport::udp::{Sink, Source};
-use narrows_core::{Datagram, Ecn, FlowId, Time};
+use narrows_core::wire::tcp::Segment;
+use narrows_core::{Datagram, FlowId, Time};
 use narrows_lab::meter::Meter;
 use narrows_lab::outcome::FlowSummary;
 use narrows_lab::record::Recorder;
@@ -82,13 +83,14 @@ impl Flow {
     /// A packet has come to its end.
     #[inline]
     pub fn receive(&mut self, now: Time, datagram: Datagram) -> End {
-        match (&mut self.ends, datagram.body, datagram.direction) {
+        let Datagram { ecn, direction, body, .. } = datagram;
+        match (&mut self.ends, body, direction) {
             (Ends::Tcp(ends), Body::Tcp(segment), Direction::Forward) => {
-                ends.1.receive(now, segment);
+                ends.1.receive(now, Segment { ecn, ..segment });
                 End::Sink
             }
             (Ends::Tcp(ends), Body::Tcp(segment), Direction::Backward) => {
-                ends.0.receive(now, segment);
+                ends.0.receive(now, Segment { ecn, ..segment });
                 if let Some(rtt) = ends.0.take_rtt() {
                     self.meter.rtt(rtt);
                 }
@@ -116,11 +118,11 @@ impl Flow {
                 if let Some(recorder) = &mut self.recorder {
                     recorder.sent(now, segment.seq, segment.payload.0 as u64);
                 }
-                (Datagram::tcp(id, Direction::Forward, Ecn::NotEct, segment), self.ways[0])
+                (Datagram::tcp(id, Direction::Forward, segment.ecn, segment), self.ways[0])
             }
             (Ends::Tcp(ends), End::Sink) => {
                 let segment = ends.1.transmit(now)?;
-                (Datagram::tcp(id, Direction::Backward, Ecn::NotEct, segment), self.ways[1])
+                (Datagram::tcp(id, Direction::Backward, segment.ecn, segment), self.ways[1])
             }
             (Ends::Udp(source, _), End::Source) => {
                 let message = source.transmit(now)?;

@@ -80,7 +80,7 @@ pub struct Ack {
     pub in_recovery: bool,
     /// The sender was kept from sending by its window, not by a lack of data.
     pub window_limited: bool,
-    /// It carried an echo of congestion experienced.
+    /// It carried an echo of congestion experienced: the window must not grow on it (RFC 3168 section 6.1.2).
     pub ce: bool,
     /// A delivery-rate sample, if the controller asked for them.
     pub rate: Option<RateSample>,

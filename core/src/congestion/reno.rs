@@ -104,7 +104,7 @@ impl Controller for Reno {
 
     #[inline]
     fn on_ack(&mut self, ack: &Ack) {
-        if ack.in_recovery || (self.validate && !ack.window_limited) {
+        if ack.in_recovery || ack.ce || (self.validate && !ack.window_limited) {
             return;
         }
         // BSD compares `cw > ssthresh`: at equality it is still slow start.
@@ -122,7 +122,12 @@ impl Controller for Reno {
         }
         self.ssthresh = (event.flight.0 / 2 / self.mss).max(2) * self.mss;
         self.credit = 0;
-        self.cwnd = if event.signal == Signal::Timeout { self.mss } else { self.ssthresh };
+        self.cwnd = match event.signal {
+            Signal::Timeout => self.mss,
+            // RFC 3168 section 6.1.2 halves down to one segment; nothing has been lost that three duplicates would be needed for.
+            Signal::Ecn => self.cwnd.min((event.flight.0 / 2 / self.mss).max(1) * self.mss),
+            _ => self.ssthresh,
+        };
     }
 
     fn set_congestion_window(&mut self, window: Bytes) {

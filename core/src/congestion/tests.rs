@@ -224,6 +224,8 @@ fn reno_halves_in_whole_segments_and_keeps_two() {
     let mut c = reno(0, true, true);
     assert_eq!(cut(&mut *c, Signal::Loss, 9999), (4000, 4000));
     assert_eq!(cut(&mut *c, Signal::Ecn, 7000), (3000, 3000));
+    assert_eq!(cut(&mut *c, Signal::Ecn, 3999), (2000, 1000), "RFC 3168 section 6.1.2: down to one segment");
+    assert_eq!(cut(&mut *c, Signal::Ecn, 9000), (4000, 1000), "an echo raises no window");
     assert_eq!(cut(&mut *c, Signal::Timeout, 7000), (3000, 1000));
     assert_eq!(cut(&mut *c, Signal::Loss, 0), (2000, 2000));
     assert_eq!(cut(&mut *c, Signal::Spurious, 90_000), (2000, 2000), "nothing changes");

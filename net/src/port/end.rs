@@ -310,6 +310,7 @@ impl Host {
         match header.protocol {
             protocol::TCP => {
                 let segment = Segment::decode(payload, Some(pseudo)).map_err(malformed)?;
+                let segment = Segment { ecn: header.ecn, ..segment };
                 self.arrive_tcp(now, SocketAddrV4::new(header.source, segment.source), segment)
             }
             protocol::UDP => {
@@ -394,23 +395,24 @@ impl Socket {
     }
 }
 
-/// Room for an IPv4 header without options, and what follows.
-fn header(from: Ipv4Addr, to: Ipv4Addr, protocol: u8, identification: u16, payload: u32) -> Vec<u8> {
+/// An IPv4 header of `fields` without options around so many bytes, and room for them.
+fn header(fields: Header, payload: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(ipv4::HEADER + payload as usize);
     let payload = u16::try_from(payload).expect("segments fit their MTU");
-    let header = Header { identification, ..Header::new(from, to, protocol, payload) };
-    header.encode(&mut bytes).expect("segments fit their MTU");
+    Header { payload, ..fields }.encode(&mut bytes).expect("segments fit their MTU");
     bytes
 }
 
 fn packet(from: Ipv4Addr, to: Ipv4Addr, identification: u16, segment: &Segment<Vec<u8>>) -> Vec<u8> {
-    let mut bytes = header(from, to, protocol::TCP, identification, segment.size());
+    let fields = Header { identification, ecn: segment.ecn, ..Header::new(from, to, protocol::TCP, 0) };
+    let mut bytes = header(fields, segment.size());
     segment.encode(Pseudo::v4(from, to), &mut bytes);
     bytes
 }
 
 fn datagram(from: Ipv4Addr, to: Ipv4Addr, identification: u16, message: &Message) -> Vec<u8> {
-    let mut bytes = header(from, to, protocol::UDP, identification, message.size());
+    let fields = Header { identification, ..Header::new(from, to, protocol::UDP, 0) };
+    let mut bytes = header(fields, message.size());
     message.encode(Pseudo::v4(from, to), &mut bytes).expect("messages fit their MTU");
     bytes
 }

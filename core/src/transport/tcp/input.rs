@@ -3,7 +3,7 @@
 use super::recovery::{Action, View};
 use super::stream::{Buffer, Stored};
 use super::{State, Tcp};
-use crate::congestion::{Ack, DuplicateAck};
+use crate::congestion::{Ack, Congestion, DuplicateAck, Signal};
 use crate::time::Time;
 use crate::units::Bytes;
 use crate::wire::tcp::{Flags, Segment, Seq, Timestamps};
@@ -79,6 +79,7 @@ impl<P: Stored> Tcp<P> {
     /// Takes what a SYN says.
     fn learn_options(&mut self, now: Time, syn: &Segment<P>) {
         let options = &syn.options;
+        self.marking.learn(syn.flags, self.retries);
         self.irs = syn.seq;
         // RFC 9293 section 3.7.1: without the option, 536.
         let peer = options.mss.map_or(536, |m| m as u32);
@@ -119,6 +120,7 @@ impl<P: Stored> Tcp<P> {
         let edge = self.advertised.max(self.rcv_nxt) as i64;
         if flags.has(Flags::SYN) && self.state == State::SynReceived && segment.seq == self.irs {
             self.ack_now = true; // the peer repeats its SYN: our SYN-ACK was lost
+            self.marking.learn_again(flags);
             if flags.has(Flags::ACK) {
                 self.input_ack(now, &segment, start + 1, len); // both opened at once, and this is its SYN-ACK
             }
@@ -161,7 +163,7 @@ impl<P: Stored> Tcp<P> {
             return;
         }
         if len > 0 {
-            self.input_data(now, &segment.payload, start, len);
+            self.input_data(now, &segment, start, len);
         }
         if flags.has(Flags::FIN) && end > 0 {
             self.peer_fin.get_or_insert((end - 1) as u64);
@@ -221,8 +223,11 @@ impl<P: Stored> Tcp<P> {
             } else {
                 self.recovery.on_other();
             }
+            if ahead == 0 && self.marking.heard(segment.flags) {
+                self.input_echo(now, ack);
+            }
         } else {
-            self.input_new_ack(now, ack, echo);
+            self.input_new_ack(now, ack, echo, self.marking.heard(segment.flags));
         }
         // Window update (section 3.10.7.4): from a segment newer than the last that did.
         let start = start.max(0) as u64;
@@ -259,11 +264,15 @@ impl<P: Stored> Tcp<P> {
             self.flight.on_duplicate(now, self.mss as u64, self.max - self.una);
         }
         let view = self.view(now);
-        let action = self.recovery.on_duplicate(view, &mut *self.controller);
+        let reduced = self.marking.covers(self.una);
+        let action = self.recovery.on_duplicate(view, reduced, &mut *self.controller);
         let count = self.recovery.duplicates();
         self.controller.on_duplicate_ack(&DuplicateAck { now, count, una: self.una, max: self.max, echo });
         if action == Action::ResendFirst {
             self.counters.fast_retransmits += 1;
+            if !reduced {
+                self.marking.on_reduction(self.max, false);
+            }
             self.resend_first = true;
             self.retransmit_at = Time::MAX; // set afresh as the segment leaves, as in BSD
             if !self.recovery.recovering() {
@@ -272,12 +281,39 @@ impl<P: Stored> Tcp<P> {
         }
     }
 
+    /// An ACK for `ack` echoes a mark: once per window of data that counts as a loss, of which nothing must be sent again (RFC 3168
+    /// section 6.1.2).
+    fn input_echo(&mut self, now: Time, ack: u64) {
+        if self.recovery.recovering() || !self.marking.is_news(ack) {
+            return; // the peer repeats it until it hears CWR
+        }
+        let before = self.controller.congestion_window();
+        // It is the congestion window that is halved: what recovery let out beyond it does not count.
+        let flight = self.view(now).flight.min(before);
+        self.controller.on_congestion(&Congestion { now, signal: Signal::Ecn, flight });
+        if self.controller.congestion_window() > before {
+            self.controller.set_congestion_window(before);
+        }
+        self.counters.ecn_reductions += 1;
+        self.marking.on_reduction(self.max, true);
+        if before.0 <= self.mss as u64 {
+            // A window of one segment cannot be halved: the retransmission timer is set afresh, and nothing leaves before.
+            self.silent_until = self.rto.expiry(now);
+            if self.retransmit_at != Time::MAX {
+                self.retransmit_at = self.silent_until;
+            }
+        }
+    }
+
     #[inline]
-    fn input_new_ack(&mut self, now: Time, ack: u64, echo: Option<Duration>) {
+    fn input_new_ack(&mut self, now: Time, ack: u64, echo: Option<Duration>, ce: bool) {
         let acked = ack - self.una;
         let view = self.view(now);
         let (action, restart_timer) = self.recovery.on_ack(view, ack, &mut *self.controller);
         self.resend_first = action == Action::ResendFirst;
+        if ce {
+            self.input_echo(now, ack);
+        }
 
         let told = self.flight.on_ack(now, ack, acked, self.controller.wants_rate_samples());
         let rtt = told.sent.map(|sent| now.since(sent));
@@ -319,7 +355,7 @@ impl<P: Stored> Tcp<P> {
             round_start,
             in_recovery: self.recovery.recovering(),
             window_limited: self.window_limited,
-            ce: false,
+            ce,
             rate: told.rate,
         });
         if self.fin && ack > self.written {
@@ -337,7 +373,7 @@ impl<P: Stored> Tcp<P> {
 
     /// The seventh step: data. In order it is acknowledged with a delay; anything else at once (RFC 5681 section 4.2).
     #[inline]
-    fn input_data(&mut self, now: Time, payload: &P, start: i64, len: u32) {
+    fn input_data(&mut self, now: Time, segment: &Segment<P>, start: i64, len: u32) {
         // Trim what is before the window and behind it.
         let skip = (self.rcv_nxt as i64 - start).clamp(0, len as i64) as u32;
         let at = (start + skip as i64) as u64;
@@ -351,7 +387,8 @@ impl<P: Stored> Tcp<P> {
         if keep == 0 {
             return;
         }
-        self.incoming.write(at, payload, skip, keep);
+        self.marking.on_data(segment.flags, segment.ecn); // only of what the window has room for (RFC 3168 section 6.1.5)
+        self.incoming.write(at, &segment.payload, skip, keep);
         if at == self.rcv_nxt && self.early.is_empty() {
             self.rcv_nxt += keep as u64;
             let slid = self.rcv_nxt - self.last_ack_sent;

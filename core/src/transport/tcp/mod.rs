@@ -9,13 +9,15 @@
 //! | [`recovery`] | duplicate ACKs to repair: Tahoe, Reno, NewReno |
 //! | [`rto`] | RTT estimators and retransmission clocks |
 //! | [`flight`] | what is in flight: RTT and delivery-rate samples |
+//! | [`ecn`] | explicit congestion notification (RFC 3168) |
 //! | [`reassembly`], [`stream`] | where early and unsent data wait |
 //!
 //! Inside, positions are 64-bit stream offsets (`una`, `nxt`, `max`): byte 0 is the first byte of data, its sequence number
 //! `iss + 1`; a FIN takes one offset behind the last byte. Sequence numbers modulo 2^32 exist only at the edge.
 //!
-//! Deviations: no urgent data, no keep-alive; ECN comes with the routers that mark.
+//! Deviations: no urgent data, no keep-alive.
 
+pub mod ecn;
 pub mod flight;
 mod input;
 mod output;
@@ -34,6 +36,7 @@ use crate::units::{Bytes, Rate};
 use crate::wire::tcp::{Length, Segment, Seq, Timestamps};
 use alloc::boxed::Box;
 use core::time::Duration;
+use ecn::Marking;
 use flight::Flight;
 use reassembly::Reassembly;
 use recovery::Recovery;
@@ -90,6 +93,8 @@ pub struct Counters {
     pub timeouts: u64,
     /// Entries into fast retransmit.
     pub fast_retransmits: u64,
+    /// Reductions on an ECN echo.
+    pub ecn_reductions: u64,
     /// Duplicate ACKs received.
     pub duplicate_acks: u64,
     /// Segments refused by PAWS (RFC 7323 section 5).
@@ -130,9 +135,12 @@ pub struct Tcp<P: Stored = Length> {
     /// Recovery asked for the first unacknowledged segment, whatever the window.
     resend_first: bool,
     window_limited: bool,
-    /// When new data may leave, if the controller paces; and whether something waits for it.
+    /// When new data may leave, if the controller paces.
     paced_until: Time,
-    pacing: bool,
+    /// When anything may leave, after a mark was echoed to a window of one segment.
+    silent_until: Time,
+    /// The one of these that something waits for; otherwise `Time::MAX`.
+    send_at: Time,
     last_sent: Time,
     outgoing: P::Buffer,
     flight: Flight,
@@ -158,6 +166,7 @@ pub struct Tcp<P: Stored = Length> {
     rst_wanted: Option<(Seq, Option<Seq>)>,
 
     // Options, as negotiated.
+    marking: Marking,
     snd_scale: u8,
     rcv_scale: u8,
     timestamps: bool,
@@ -214,7 +223,8 @@ impl<P: Stored> Tcp<P> {
             resend_first: false,
             window_limited: false,
             paced_until: Time::ZERO,
-            pacing: false,
+            silent_until: Time::ZERO,
+            send_at: Time::MAX,
             last_sent: Time::ZERO,
             outgoing: P::Buffer::default(),
             flight: Flight::default(),
@@ -231,6 +241,7 @@ impl<P: Stored> Tcp<P> {
             incoming: P::Buffer::default(),
             ack_now: state == State::SynSent,
             rst_wanted: None,
+            marking: Marking::new(stack.ecn),
             snd_scale: 0,
             rcv_scale,
             timestamps: stack.timestamps,
@@ -423,7 +434,7 @@ impl<P: Stored> Tcp<P> {
         self.ack_now = false;
         (self.retransmit_at, self.persist_at) = (Time::MAX, Time::MAX);
         (self.delayed_ack_at, self.time_wait_at) = (Time::MAX, Time::MAX);
-        self.pacing = false;
+        self.send_at = Time::MAX;
     }
 
     /// By how much the window slides or opens before the peer is told at once: in BSD two segments, or half the buffer.
@@ -474,10 +485,8 @@ impl<P: Stored> Endpoint<Segment<P>> for Tcp<P> {
 
     #[inline]
     fn wake_at(&self) -> Option<Time> {
-        let mut at = self.retransmit_at.min(self.persist_at).min(self.delayed_ack_at).min(self.time_wait_at);
-        if self.pacing {
-            at = at.min(self.paced_until);
-        }
+        let timers = self.retransmit_at.min(self.persist_at).min(self.delayed_ack_at).min(self.time_wait_at);
+        let at = timers.min(self.send_at);
         (at != Time::MAX).then_some(at)
     }
 }

@@ -3,6 +3,7 @@
 use super::stream::{Buffer, Stored};
 use super::{State, Tcp, pace};
 use crate::congestion::Sent;
+use crate::packet::Ecn;
 use crate::time::Time;
 use crate::units::Bytes;
 use crate::wire::tcp::{Flags, Options, Segment, Seq};
@@ -50,7 +51,12 @@ impl<P: Stored> Tcp<P> {
                 (false, false) => view.flight,
             };
         }
+        if self.marking.covers(self.una) {
+            // RFC 3168 section 6.1.2: ssthresh does not fall twice for one window of data.
+            view.flight = Bytes(self.controller.ssthresh().0.saturating_mul(2));
+        }
         self.recovery.on_timeout(view, &mut *self.controller);
+        self.marking.on_reduction(self.max, false);
         self.flight.on_timeout();
         self.nxt = self.una; // go back N; the receiver's reassembly lets ACKs jump
         self.resend_first = false;
@@ -59,7 +65,7 @@ impl<P: Stored> Tcp<P> {
 
     #[inline]
     pub(super) fn output(&mut self, now: Time) -> Option<Segment<P>> {
-        self.pacing = false;
+        self.send_at = Time::MAX;
         if let Some((seq, ack)) = self.rst_wanted.take() {
             let mut reset = self.segment(now, seq, Flags::RST, P::default());
             if let Some(ack) = ack {
@@ -99,6 +105,7 @@ impl<P: Stored> Tcp<P> {
         }
         let answer = self.state == State::SynReceived;
         let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
+        let flags = flags | self.marking.setup(answer, self.retries);
         let mut segment = self.segment(now, Seq(self.config.iss), flags, P::default());
         segment.window = self.config.receive_buffer.0.min(65_535) as u16; // a SYN's window is never scaled
         segment.options.mss = Some(self.config.mss.min(u16::MAX as u32) as u16);
@@ -159,13 +166,14 @@ impl<P: Stored> Tcp<P> {
             }
             return None;
         }
-        if let Some(rate) = self.controller.pacing_rate()
-            && rate.0 > 0
-        {
-            if self.paced_until > now {
-                self.pacing = true;
-                return None;
-            }
+        let rate = self.controller.pacing_rate().filter(|rate| rate.0 > 0);
+        let paced_until = rate.map_or(Time::ZERO, |_| self.paced_until);
+        let at = paced_until.max(self.silent_until);
+        if at > now {
+            self.send_at = at;
+            return None;
+        }
+        if let Some(rate) = rate {
             self.paced_until = now + pace(rate, len as u32 + 40);
         }
         Some(self.data(now, self.nxt, len as u32))
@@ -210,7 +218,12 @@ impl<P: Stored> Tcp<P> {
         }
         let in_flight = Bytes(self.nxt - self.una);
         self.controller.on_send(&Sent { now, bytes: Bytes(len as u64), in_flight, retransmission });
-        self.segment(now, self.seq_of(at), flags, payload)
+        let mut ecn = Ecn::NotEct;
+        if len > 0 && !retransmission {
+            let (told, capable) = self.marking.on_new_data();
+            (flags, ecn) = (flags | told, capable);
+        }
+        Segment { ecn, ..self.segment(now, self.seq_of(at), flags, payload) }
     }
 
     fn set_persist(&mut self, now: Time) {
@@ -252,6 +265,7 @@ impl<P: Stored> Tcp<P> {
         };
         if flags.has(Flags::ACK) {
             segment.ack = self.irs.plus(1).plus(self.rcv_nxt as u32);
+            segment.flags = flags | self.marking.echo();
             segment.window = self.window_field();
             self.last_ack_sent = self.rcv_nxt;
             self.ack_now = false;

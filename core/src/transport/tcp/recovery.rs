@@ -81,8 +81,9 @@ impl Recovery {
         self.recovering
     }
 
-    /// A duplicate ACK arrived.
-    pub fn on_duplicate(&mut self, view: View, controller: &mut dyn Controller) -> Action {
+    /// A duplicate ACK arrived. What is lost is sent again, and the window cut unless it has been `reduced` already for what is in
+    /// flight.
+    pub fn on_duplicate(&mut self, view: View, reduced: bool, controller: &mut dyn Controller) -> Action {
         self.duplicates += 1;
         let mss = view.mss;
         if self.duplicates == self.threshold && !self.recovering {
@@ -90,11 +91,13 @@ impl Recovery {
             if self.kind == Kind::NewReno && self.recover.is_some_and(|recover| view.una <= recover) {
                 return Action::None;
             }
-            controller.on_congestion(&Congestion {
-                now: view.now,
-                signal: Signal::Loss,
-                flight: view.flight,
-            });
+            if !reduced {
+                controller.on_congestion(&Congestion {
+                    now: view.now,
+                    signal: Signal::Loss,
+                    flight: view.flight,
+                });
+            }
             match self.kind {
                 Kind::Tahoe => controller.set_congestion_window(Bytes(mss)),
                 Kind::Reno | Kind::NewReno => {

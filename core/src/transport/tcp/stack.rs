@@ -99,6 +99,12 @@ pub const PARAMETERS: &[Parameter] = &[
         meaning: "offer the window scale option (RFC 7323)",
     },
     Parameter {
+        name: "ecn",
+        kind: Kind::Flag,
+        default: "false",
+        meaning: "offer and accept explicit congestion notification: marks reduce the window as losses do (RFC 3168)",
+    },
+    Parameter {
         name: "halve",
         kind: Kind::Word(&["flight", "window"]),
         default: "flight",
@@ -179,6 +185,7 @@ pub struct Stack {
     pub timestamps: bool,
     pub timestamp_clock: Duration,
     pub window_scale: bool,
+    pub ecn: bool,
     pub halve_window: bool,
     pub max_retransmits: u32,
 }
@@ -232,6 +239,7 @@ impl Stack {
             timestamps: settings.flag("timestamps"),
             timestamp_clock: positive_time(settings, "timestamp_clock")?,
             window_scale: settings.flag("window_scale"),
+            ecn: settings.flag("ecn"),
             halve_window: settings.word("halve") == "window",
             max_retransmits: count("max_retransmits", 1, 100)?,
         })

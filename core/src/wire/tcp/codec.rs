@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{HEADER, Payload, Segment, View, options};
+use crate::packet::Ecn;
 use crate::wire::checksum::Pseudo;
 use crate::wire::{DecodeError, protocol};
 
@@ -25,6 +26,7 @@ impl<'a> Segment<&'a [u8]> {
             flags,
             window: view.window(),
             urgent: view.urgent(),
+            ecn: Ecn::NotEct,
             options: options::decode(view.options(), flags.has(super::Flags::SYN))?,
             payload: view.payload(),
         })
@@ -34,8 +36,8 @@ impl<'a> Segment<&'a [u8]> {
 impl<P: Payload> Segment<P> {
     /// The same header around another payload: bytes borrowed from a packet become owned, or a length.
     pub fn with_payload<Q: Payload>(&self, payload: Q) -> Segment<Q> {
-        let &Segment { source, destination, seq, ack, flags, window, urgent, options, .. } = self;
-        Segment { source, destination, seq, ack, flags, window, urgent, options, payload }
+        let &Segment { source, destination, seq, ack, flags, window, urgent, ecn, options, .. } = self;
+        Segment { source, destination, seq, ack, flags, window, urgent, ecn, options, payload }
     }
 
     /// Appends the segment to `out`, `self.size()` bytes with the checksum filled in.
@@ -130,7 +132,7 @@ mod tests {
         ) -> Segment<Vec<u8>> {
             Segment {
                 source: ports.0, destination: ports.1, seq: Seq(numbers.0), ack: Seq(numbers.1), flags, window, urgent,
-                options, payload,
+                ecn: Ecn::NotEct, options, payload,
             }
         }
     }

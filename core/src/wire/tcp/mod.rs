@@ -10,6 +10,7 @@ mod view;
 
 pub use view::View;
 
+use crate::packet::Ecn;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::BitOr;
@@ -232,6 +233,9 @@ pub struct Segment<P = Length> {
     pub window: u16,
     /// Urgent pointer; only meaningful with URG.
     pub urgent: u16,
+    /// The ECN field of the IP header around it: no part of the segment's bytes, but the transport's to say and to know (RFC 3168
+    /// section 6.1). Decoding leaves it at `NotEct`.
+    pub ecn: Ecn,
     /// Options.
     pub options: Options,
     /// Data.

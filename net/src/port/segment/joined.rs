@@ -174,6 +174,7 @@ mod tests {
             flags: tcp::Flags(flags),
             window: 500,
             urgent: 0,
+            ecn: narrows_core::Ecn::NotEct,
             options: tcp::Options {
                 timestamps: Some(tcp::Timestamps { value: 3, echo: 4 }),
                 ..tcp::Options::default()

@@ -7,6 +7,7 @@
 //! | `transfer` | every byte once and in order, whatever the network does; sequence numbers wrap |
 //! | `window` | persist, silly windows, Nagle, idle restart |
 //! | `acks` | when an ACK leaves and what it echoes; PAWS |
+//! | `ecn` | RFC 3168, clause by clause |
 //! | `closing` | FIN in every state, RST, abort |
 //! | `bsd`, `newreno` | recoveries as tables, ACK by ACK |
 //! | `closed_forms` | numbers from outside: Mathis, slow start with IW 10 |
@@ -15,6 +16,7 @@ mod acks;
 mod bsd;
 mod closed_forms;
 mod closing;
+mod ecn;
 mod handshake;
 mod net;
 mod newreno;
@@ -55,6 +57,7 @@ fn net2() -> Stack {
         timestamps: true,
         timestamp_clock: ms(500),
         window_scale: true,
+        ecn: false,
         halve_window: true,
         max_retransmits: 12,
     }
@@ -75,6 +78,7 @@ fn rfc() -> Stack {
         timestamps: true,
         timestamp_clock: ms(1),
         window_scale: true,
+        ecn: false,
         halve_window: false,
         max_retransmits: 12,
     }

@@ -1,6 +1,7 @@
 //! Two ends and what lies between them: two pipes with a delay, perhaps a rate, and a fate for every segment.
 
 use super::*;
+use crate::packet::Ecn;
 use crate::rng::Rng;
 use alloc::collections::BTreeMap;
 
@@ -10,6 +11,8 @@ pub enum Fate {
     Lose,
     Twice,
     Late(Duration),
+    /// Marked congestion experienced, if it may be.
+    Mark,
 }
 
 type Judge<P> = Box<dyn FnMut(u64, &Segment<P>) -> Fate>;
@@ -22,6 +25,14 @@ pub struct Pipe<P> {
     pub fate: Judge<P>,
     free_at: Time,
     count: u64,
+}
+
+/// What a router does that would drop the segment otherwise; it stays one segment.
+fn mark<P>(segment: &mut Segment<P>) -> u32 {
+    if segment.ecn != Ecn::NotEct {
+        segment.ecn = Ecn::Ce;
+    }
+    1
 }
 
 /// When an application closes its side.
@@ -49,6 +60,7 @@ pub struct Net<P: Load> {
     pub ends: [Tcp<P>; 2],
     pub pipes: [Pipe<P>; 2],
     pub apps: [App; 2],
+    marks: [Option<(Rng, f64)>; 2],
     transit: BTreeMap<(Time, u64), (usize, Segment<P>)>,
     order: u64,
 }
@@ -74,6 +86,7 @@ impl<P: Load> Net<P> {
             ends,
             pipes: [pipe(), pipe()],
             apps: [app; 2],
+            marks: [None, None],
             transit: BTreeMap::new(),
             order: 0,
         }
@@ -100,6 +113,12 @@ impl<P: Load> Net<P> {
             let hit = left.iter().position(|n| *n == number).filter(|_| s.payload.len() > 0);
             hit.map_or(Fate::Pass, |i| (left.remove(i), Fate::Lose).1)
         })
+    }
+
+    /// Both directions mark this share of what may be marked, at random.
+    pub fn marking(mut self, seed: u64, share: f64) -> Self {
+        self.marks = [2, 3].map(|stream| Some((Rng::new(seed, stream), share)));
+        self
     }
 
     /// Both directions lose, repeat and delay at random.
@@ -145,7 +164,7 @@ impl<P: Load> Net<P> {
         }
     }
 
-    fn carry(&mut self, from: usize, segment: Segment<P>) {
+    fn carry(&mut self, from: usize, mut segment: Segment<P>) {
         let pipe = &mut self.pipes[from];
         pipe.count += 1;
         let (copies, late) = match (pipe.fate)(pipe.count, &segment) {
@@ -153,7 +172,11 @@ impl<P: Load> Net<P> {
             Fate::Pass => (1, Duration::ZERO),
             Fate::Twice => (2, Duration::ZERO),
             Fate::Late(d) => (1, d),
+            Fate::Mark => (mark(&mut segment), Duration::ZERO),
         };
+        if self.marks[from].as_mut().is_some_and(|(rng, share)| rng.unit() < *share) {
+            mark(&mut segment);
+        }
         for _ in 0..copies {
             let busy = pipe.rate.map_or(Duration::ZERO, |r| r.time_for(Bytes(segment.size() as u64 + 20)));
             pipe.free_at = pipe.free_at.max(self.now) + busy;

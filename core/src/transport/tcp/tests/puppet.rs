@@ -25,16 +25,18 @@ pub struct Puppet {
 }
 
 impl Puppet {
-    /// An active opener, established at time 0 with a peer that has no options but an equal MSS (and timestamps if the stack has them).
+    /// An active opener, established at time 0 with a peer that has no options but an equal MSS (and timestamps and ECN if the stack
+    /// has them).
     pub fn new(config: Config) -> Puppet {
         let controller = reno(&config.stack);
+        let accepts = if config.stack.ecn { Flags::ECE } else { Flags::default() };
         let stamp = config.stack.timestamps.then_some(Timestamps { value: 1, echo: 0 });
         let tcp = Tcp::connect(config, controller);
         let mut puppet =
             Puppet { tcp, now: Time::ZERO, out: Vec::new(), window: 60_000, stamp, seq: 0, ack: 0 };
         puppet.flush();
         puppet.out.clear();
-        let mut syn = puppet.segment(Flags::SYN | Flags::ACK, 0);
+        let mut syn = puppet.segment(Flags::SYN | Flags::ACK | accepts, 0);
         syn.seq = Seq(PEER);
         syn.options.mss = Some(MSS as u16);
         puppet.says(syn);

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 const RECOVERIES: [Kind; 3] = [Kind::Tahoe, Kind::Reno, Kind::NewReno];
 
 fn stacks() -> impl Iterator<Item = Stack> {
-    [net2(), rfc()].into_iter().flat_map(|s| RECOVERIES.map(|recovery| Stack { recovery, ..s }))
+    let ecn = Stack { ecn: true, ..rfc() };
+    [net2(), rfc(), ecn].into_iter().flat_map(|s| RECOVERIES.map(|recovery| Stack { recovery, ..s }))
 }
 
 #[test]
@@ -25,7 +26,7 @@ fn every_byte_arrives_once_and_in_order_under_loss_repetition_and_reordering() {
         for seed in 0..20 {
             let mut net = Net::<Vec<u8>>::new(config(stack), config(stack)).transfer(150_000);
             (net.apps[1].to_write, net.apps[1].close) = (20_000, Close::AtPeersEnd);
-            net.storm(seed, 0.05, 0.03, 0.1).finish();
+            net.storm(seed, 0.05, 0.03, 0.1).marking(seed, 0.1).finish();
         }
     }
 }
@@ -57,7 +58,7 @@ fn sequence_numbers_wrap_in_the_first_bytes() {
         for stack in stacks() {
             let side = |iss| Config { iss, ..config(stack) };
             let net = Net::<Vec<u8>>::new(side(iss), side(iss.wrapping_add(1))).transfer(60_000);
-            let mut net = net.storm(7, 0.03, 0.02, 0.05);
+            let mut net = net.storm(7, 0.03, 0.02, 0.05).marking(7, 0.1);
             net.apps[1].to_write = 20_000;
             net.finish();
         }
@@ -102,14 +103,14 @@ fn patient(kind: usize) -> Stack {
 }
 
 fn arbitrary_side() -> impl Strategy<Value = Config> {
-    (0..6usize, any::<u32>(), 50u32..1500, 1500u64..100_000, 1500u64..100_000, any::<[bool; 2]>(), 0u64..500)
-        .prop_map(|(kind, iss, mss, receive, send, [timestamps, window_scale], phase)| Config {
+    (0..9usize, any::<u32>(), 50u32..1500, 1500u64..100_000, 1500u64..100_000, any::<[bool; 3]>(), 0u64..500)
+        .prop_map(|(kind, iss, mss, receive, send, [timestamps, window_scale, ecn], phase)| Config {
             iss,
             mss,
             receive_buffer: Bytes(receive),
             send_buffer: Bytes(send),
             timer_phase: ms(phase),
-            ..config(Stack { timestamps, window_scale, ..patient(kind) })
+            ..config(Stack { timestamps, window_scale, ecn, ..patient(kind) })
         })
 }
 
@@ -120,10 +121,10 @@ proptest! {
     #[test]
     fn no_network_corrupts_or_stalls_a_connection(
         a in arbitrary_side(), b in arbitrary_side(), seed: u64, bytes in (0u64..60_000, 0u64..8000),
-        rates in (0.0..0.12f64, 0.0..0.1f64, 0.0..0.3f64), closes_at_once: bool, reads_from in 0u64..20_000,
+        rates in (0.0..0.12f64, 0.0..0.1f64, 0.0..0.3f64, 0.0..1.0f64), closes_at_once: bool, reads_from in 0u64..20_000,
         rate in proptest::option::of(200_000u64..5_000_000),
     ) {
-        let mut net = Net::<Vec<u8>>::new(a, b).storm(seed, rates.0, rates.1, rates.2);
+        let mut net = Net::<Vec<u8>>::new(a, b).storm(seed, rates.0, rates.1, rates.2).marking(seed, rates.3);
         (net.apps[0].to_write, net.apps[0].close) = (bytes.0, Close::WhenWritten);
         net.apps[1].to_write = bytes.1;
         net.apps[1].close = if closes_at_once { Close::WhenWritten } else { Close::AtPeersEnd };
@@ -135,7 +136,7 @@ proptest! {
     /// The same for any set of losses among the first segments of either direction.
     #[test]
     fn no_set_of_losses_stalls_a_connection(
-        kind in 0..6usize, timestamps: bool, lost in (0u64..1 << 40, 0u64..1 << 40), thin in any::<(u64, u64)>(), bytes in 0u64..50_000,
+        kind in 0..9usize, timestamps: bool, lost in (0u64..1 << 40, 0u64..1 << 40), thin in any::<(u64, u64)>(), bytes in 0u64..50_000,
     ) {
         let stack = Stack { timestamps, ..patient(kind) };
         let mut net = Net::<Vec<u8>>::new(config(stack), config(stack)).transfer(bytes);
