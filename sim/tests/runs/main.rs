@@ -5,6 +5,7 @@ mod aqm;
 mod closed_forms;
 mod conservation;
 mod determinism;
+mod ecn;
 mod schedule;
 
 use narrows_core::Time;

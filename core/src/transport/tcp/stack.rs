@@ -150,6 +150,31 @@ pub const REGISTRY: &[Entry] = &[
         ],
         controller: &[("extra", "8"), ("validate", "false"), ("count_bytes", "false")],
     },
+    // ns-2's one-way agents with their defaults of 2002 (tcl/lib/ns-default.tcl notes when each changed): `windowInit_` 2 since 26
+    // May 2001, `rfc2988_` since 7 March 2002 (so its timeout is RFC 6298's predecessor, on a clock of 10 ms and not BSD's slow
+    // timer), `minrto_` 1 s until 2004, `rtxcur_init_` 6 s until 2006, `maxrto_` out of reach until 2007 (the back-off ends at 64),
+    // TCPSink without delay, packets of payload and 40 bytes. `ecn_` is 0 there and set by who compares routers that mark.
+    //
+    // What it has and this has not: `bugFix_`, one fast retransmit per window of data and a timeout for further holes, where this
+    // recovery, BSD's, may start another; `singledup_` (RFC 3042); one segment timed at a time; a window that is always deflated
+    // when recovery ends. What this has and it has not: a listener's half of the handshake, a FIN, a window in bytes.
+    Entry {
+        name: "ns2",
+        summary: "ns-2's one-way TCP Reno of 2002 with ECN: no delayed ACKs, no timestamps, initial window 2",
+        values: &[
+            ("recovery", "reno"),
+            ("initial_window", "2"),
+            ("rto_max", "100000s"),
+            ("rto_initial", "6s"),
+            ("delayed_ack", "none"),
+            ("ack_every", "1"),
+            ("timestamps", "false"),
+            ("ecn", "true"),
+            ("halve", "window"),
+            ("max_retransmits", "100"),
+        ],
+        controller: &[("extra", "0"), ("validate", "false"), ("count_bytes", "false")],
+    },
     Entry {
         name: "rfc",
         summary: "the standards: NewReno (RFC 5681, 6582), RTO by RFC 6298, timestamps (RFC 7323), initial window 10",
