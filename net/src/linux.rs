@@ -2,14 +2,14 @@
 //! TCP_INFO says of them, in the simulator's series and units.
 //!
 //! Deviations from the simulator: the stack is the kernel's own, whatever the scenario names; timestamps, SACK and window scale
-//! are as the kernel has them by default. `window` bounds what the receiver advertises.
+//! are as the kernel has them by default; ECN is negotiated if the stack has it. `window` bounds what the receiver advertises.
 
 use crate::build::{Built, FLOW_PORT, address};
 use crate::clock::Clock;
 use crate::content::Content;
 use crate::run::{Error, Host, Options};
 use crate::socket::{Receiving, Sending, SourceReport, TcpInfo, TcpSink, TcpSource, UdpSink, UdpSource};
-use crate::stage::{Stage, kernel_ends};
+use crate::stage::{Stage, ecn_ends, ecn_hosts, kernel_ends};
 use narrows_core::Time;
 use narrows_lab::parts;
 use narrows_lab::record::{Recorder, Sight};
@@ -61,6 +61,24 @@ pub fn foreign_stacks(scenario: &Scenario, host: Host, options: &Options) -> Vec
             if kernels && stack.name != DEFAULT_STACK {
                 let (flow, stack) = (&flow.name, &stack.name);
                 notes.push(format!("{flow}: it is the kernel's own stack that {does} here, not {stack}"));
+            }
+        }
+    }
+    notes
+}
+
+/// A note for every kernel's end whose stack has no ECN, at a host that has it for another flow's sake.
+pub fn shared_ecn(scenario: &Scenario, host: Host, options: &Options) -> Vec<String> {
+    let hosts = ecn_hosts(scenario, host, options);
+    let mut notes = Vec::new();
+    for flow in scenario.flows.iter().filter(|flow| matches!(flow.transport, Transport::Tcp(_))) {
+        let ends = kernel_ends(flow, host, options).into_iter().zip(ecn_ends(flow));
+        for (node, (kernels, ecn)) in [flow.from, flow.to].into_iter().zip(ends) {
+            if kernels && !ecn && hosts.contains(&node) {
+                let (flow, host) = (&flow.name, &scenario.nodes[node].name);
+                notes.push(format!(
+                    "{flow}: {host} negotiates ECN for another flow's sake, and so for this one: the kernel has one setting"
+                ));
             }
         }
     }

@@ -72,6 +72,11 @@ impl Namespace {
         })
     }
 
+    /// Whether its TCP connections offer and accept explicit congestion notification. A namespace comes with "accept only".
+    pub fn ecn(&self, on: bool) -> io::Result<()> {
+        self.enter(|| set("net/ipv4/tcp_ecn", if on { "1" } else { "0" }))
+    }
+
     /// Whether both are the same namespace.
     pub fn is(&self, other: &Namespace) -> bool {
         let id = |n: &Namespace| nix::sys::stat::fstat(&n.0).map(|s| (s.st_dev, s.st_ino));

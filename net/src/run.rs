@@ -171,6 +171,7 @@ pub fn run(
     }));
     outcome.notes.extend(stage.strangers());
     outcome.notes.extend(linux::foreign_stacks(scenario, host, options));
+    outcome.notes.extend(linux::shared_ecn(scenario, host, options));
     (outcome.host, outcome.seed) = (host.name().into(), seed);
     Ok(outcome)
 }

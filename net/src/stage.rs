@@ -12,6 +12,7 @@ use crate::run::{Error, Host, KernelEnd, Options};
 use narrows_core::Time;
 use narrows_core::packet::Packet;
 use narrows_lab::scenario::{Flow, Scenario, Transport};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -38,6 +39,26 @@ pub fn kernel_ends(flow: &Flow, host: Host, options: &Options) -> [bool; 2] {
     }
 }
 
+/// Whether the stacks of a flow's sender and of its receiver have ECN.
+pub fn ecn_ends(flow: &Flow) -> [bool; 2] {
+    match &flow.transport {
+        Transport::Tcp(tcp) => [&tcp.stack, &tcp.receiver_stack].map(|stack| stack.settings.flag("ecn")),
+        Transport::Udp(_) => [false, false],
+    }
+}
+
+/// The scenario's hosts whose kernel is to negotiate ECN. It has one setting for all connections of a namespace, so one flow's
+/// end there that has ECN in its stack is enough.
+pub fn ecn_hosts(scenario: &Scenario, host: Host, options: &Options) -> BTreeSet<usize> {
+    let of = |flow: &Flow| {
+        let ends = kernel_ends(flow, host, options).into_iter().zip(ecn_ends(flow));
+        let wanted =
+            [flow.from, flow.to].into_iter().zip(ends).filter(|(_, (kernels, ecn))| *kernels && *ecn);
+        wanted.map(|(node, _)| node).collect::<Vec<_>>()
+    };
+    scenario.flows.iter().flat_map(of).collect()
+}
+
 impl Stage {
     /// Makes all namespaces and devices.
     ///
@@ -54,11 +75,16 @@ impl Stage {
             }
         }
         let ends: Vec<End> = (0..n).map(|p| End::new(address(p))).collect();
+        let ecn = ecn_hosts(scenario, host, options);
+        let offered = scenario.flows.iter().any(|flow| ecn_ends(flow)[0]);
         let mut stage = Stage { ports: Vec::new(), namespaces: Vec::new(), ours: ends };
         for (p, ours) in ours.into_iter().enumerate() {
             let (mut namespace, mut device) = (None, None);
             if kernel[p] {
                 let made = Namespace::new()?;
+                if offered {
+                    made.ecn(ecn.contains(&built.hosts[p]))?; // otherwise every kernel accepts it
+                }
                 let mtu = mtu(scenario, built.hosts[p]);
                 device = Some(Tun::open(&made, DEVICE, mtu, &[(address(p).into(), PREFIX)])?);
                 namespace = Some(made);

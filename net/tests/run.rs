@@ -132,3 +132,61 @@ fn more_hosts_than_real_packets_can_have_are_refused_in_one_sentence() {
     let error = run(&crowd, Host::Linux, 1, &mut Unwatched, &Options::default()).unwrap_err();
     assert!(error.to_string().contains("at most 200") && error.help().is_none(), "{error}");
 }
+
+/// The ECN bits of the SYN and SYN-ACK of each flow, by the receiver's port, and how many packets are ECN-capable.
+#[derive(Default)]
+struct Negotiations {
+    syns: std::collections::BTreeMap<u16, Vec<u8>>,
+    capable: u64,
+}
+
+impl Watch for Negotiations {
+    fn wants_packets(&self) -> bool {
+        true
+    }
+    fn departs(&mut self, _line: usize, _now: Time, packet: Seen<'_>) {
+        let Seen::Bytes(packet) = packet else { panic!("real packets are bytes") };
+        let tcp = &packet[20..];
+        self.capable += (packet[1] & 3 != 0) as u64;
+        if tcp[13] & 0x02 != 0 {
+            let ports = [0, 2].map(|at| u16::from_be_bytes([tcp[at], tcp[at + 1]]));
+            self.syns.entry(ports[0].min(ports[1])).or_default().push(tcp[13] & 0xC0);
+        }
+    }
+}
+
+#[test]
+fn the_kernel_negotiates_ecn_where_the_stack_has_it() {
+    let flow = |name: &str, stack: &str| {
+        format!(r#"{{ name = "{name}", from = "a", to = "b", size = "50kB", stack = {stack} }}"#)
+    };
+    let (with, without) = (r#"{ name = "rfc", ecn = true }"#, r#""rfc""#);
+    let one_sided = format!(
+        r#"{{ name = "f", from = "a", to = "b", size = "50kB", stack = {with}, receiver_stack = "rfc" }}"#
+    );
+    for (flows, bits) in
+        [(flow("f", with), [0xC0, 0x40]), (flow("f", without), [0, 0]), (one_sided, [0xC0, 0])]
+    {
+        for end in [KernelEnd::Receiver, KernelEnd::Sender] {
+            for host in [Host::Linux, Host::Wire] {
+                let mut seen = Negotiations::default();
+                let Some(outcome) = real(&scenario(&flows, "5s"), host, end, &mut seen) else { return };
+                assert!(outcome.flows[0].completed, "{outcome:?}");
+                assert_eq!(
+                    seen.syns.values().collect::<Vec<_>>(),
+                    [&bits.to_vec()],
+                    "{host:?} {end:?} {flows}"
+                );
+                assert_eq!(seen.capable > 0, bits[1] != 0, "{host:?} {end:?} {flows}");
+                assert!(!outcome.notes.iter().any(|n| n.contains("ECN")), "{:?}", outcome.notes);
+            }
+        }
+    }
+    // One setting for a host's connections: the flow that has no ECN gets it too, and is told so at both ends.
+    let both = format!("{}, {}", flow("f", with), flow("g", without));
+    let mut seen = Negotiations::default();
+    let outcome = real(&scenario(&both, "5s"), Host::Linux, KernelEnd::Receiver, &mut seen).unwrap();
+    assert_eq!(seen.syns.values().collect::<Vec<_>>(), [&vec![0xC0, 0x40]; 2]);
+    let told: Vec<_> = outcome.notes.iter().filter(|n| n.contains("ECN")).collect();
+    assert!(told.len() == 2 && told[0].starts_with("g: a ") && told[1].starts_with("g: b "), "{told:?}");
+}

@@ -280,7 +280,7 @@ impl Control for Inspector {
 fn marks_are_made_and_understood_and_every_checksum_is_right() {
     let Some(site) = Site::new() else { return };
     for namespace in [&site.client, &site.server] {
-        namespace.enter(|| crate::namespace::set("net/ipv4/tcp_ecn", "1")).unwrap();
+        namespace.ecn(true).unwrap();
     }
     let ports = site
         .middle

@@ -1,10 +1,10 @@
 //! Two hosts with one flow between them, each ours or the kernel's, and the gateway that they cross.
 #![allow(dead_code)] // each test uses a part of it
 
-use narrows_core::Time;
 use narrows_core::packet::Packet;
 use narrows_core::wire::protocol;
 use narrows_core::wire::tcp::Flags;
+use narrows_core::{Ecn, Time};
 use narrows_lab::file::parse;
 use narrows_lab::parts;
 use narrows_lab::scenario::{TcpFlow, Transport};
@@ -14,14 +14,15 @@ use narrows_net::content::Content;
 use narrows_net::frame::Frame;
 use narrows_net::gateway::{Control, Gateway, Inside};
 use narrows_net::namespace::Namespace;
-use narrows_net::port::Port;
 use narrows_net::port::end::{Application, End, Opening, SocketId, Unwatched};
 use narrows_net::port::tun::Tun;
-use narrows_net::socket::{Receiving, Sending, TcpInfo, TcpSink, TcpSource};
+use narrows_net::port::{Port, Take};
+use narrows_net::socket::{Receiving, Sample, Sending, TcpInfo, TcpSink, TcpSource};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::os::fd::BorrowedFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +53,10 @@ pub struct Path {
     pub window: &'static str,
     /// When the receiver does not read, in ms.
     pub pause: Option<(u64, u64)>,
+    /// Whether both ends are to use ECN.
+    pub ecn: bool,
+    /// Which ECN-capable packets to the receiver are marked, counted from 0, in order.
+    pub mark: &'static [u64],
     /// Whether packets are kept, as they pass the sender.
     pub capture: bool,
 }
@@ -66,6 +71,8 @@ impl Default for Path {
             mtu: 1500,
             window: "128KiB",
             pause: None,
+            ecn: false,
+            mark: &[],
             capture: false,
         }
     }
@@ -87,8 +94,11 @@ pub struct Ran {
     pub zero_windows: u64,
     /// The window that the receiver advertised last.
     pub window: u64,
-    /// What the kernel's sender knew at the end.
+    /// What the kernel's sender knew over time, and at the end.
+    pub samples: Vec<Sample>,
     pub info: TcpInfo,
+    /// Reductions of our sender on an ECN echo.
+    pub ecn_reductions: u64,
     pub packets: Vec<(Time, Vec<u8>)>,
 }
 
@@ -175,6 +185,9 @@ impl Lab {
             }
             let opened = Namespace::new().and_then(|ns| {
                 let tun = Tun::open(&ns, "path0", mtu, &[(address.into(), 16)])?;
+                if path.ecn {
+                    ns.ecn(true)?;
+                }
                 Ok((ns, tun))
             });
             let (namespace, tun) = opened.inspect_err(|e| println!("SKIPPED: {e}")).ok()?;
@@ -182,6 +195,8 @@ impl Lab {
             Some(Host::Kernel(Arc::new(namespace)))
         });
         let [Some(a), Some(b)] = hosts else { return None };
+        let inner = ports.pop().unwrap();
+        ports.push(Box::new(Marker { inner, mark: path.mark, seen: 0 }));
         let clock = Clock::start();
         let gateway = Gateway::new(ports, network, Box::new(directions), clock);
         Some(Lab { gateway, clock, hosts: [a, b], path, flow: *flow, scenario })
@@ -283,11 +298,14 @@ impl Lab {
                 ran.failure = report.failure.map(|f| f.to_string());
                 ran.finished = report.finished.unwrap_or_default().as_secs_f64();
                 ran.info = report.samples.last().map(|s| s.info).unwrap_or_default();
+                ran.samples = report.samples;
                 ran.retransmissions = ran.info.total_retrans as u64;
             }
             Source::Ours(id) => ends[0].as_ref().unwrap().with(|h| {
                 ran.finished = h.tcp(id).finished().unwrap_or_default().as_secs_f64();
-                ran.retransmissions = h.tcp(id).tcp().counters().retransmissions;
+                let counters = *h.tcp(id).tcp().counters();
+                (ran.retransmissions, ran.ecn_reductions) =
+                    (counters.retransmissions, counters.ecn_reductions);
             }),
         }
         let (bytes, digest, first_wrong) = match sink {
@@ -304,6 +322,37 @@ impl Lab {
         assert_eq!(first_wrong, None, "a byte that was not sent");
         ran.completed = watch.in_time && bytes == size && digest == content.digest(size);
         ran
+    }
+}
+
+/// A port whose way in marks packets, as the last router before it would.
+struct Marker {
+    inner: Box<dyn Port>,
+    mark: &'static [u64],
+    seen: u64,
+}
+
+impl Port for Marker {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.descriptor()
+    }
+    fn receive(&mut self, now: Time, take: Take<'_>) -> std::io::Result<()> {
+        self.inner.receive(now, take)
+    }
+    fn send(&mut self, now: Time, due: Time, mut frame: Frame) -> bool {
+        if frame.ecn() != Ecn::NotEct {
+            if self.mark.contains(&self.seen) {
+                frame.mark_ce();
+            }
+            self.seen += 1;
+        }
+        self.inner.send(now, due, frame)
+    }
+    fn flush(&mut self) -> u64 {
+        self.inner.flush()
+    }
+    fn wake_at(&self) -> Option<Time> {
+        self.inner.wake_at()
     }
 }
 
