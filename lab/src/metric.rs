@@ -173,6 +173,10 @@ pub const REGISTRY: &[Metric] = &[
     metric!("fast_retransmits", ONE, Flow, "entries into fast retransmit", |r| Ok(
         r.flow()?.fast_retransmits as f64
     )),
+    metric!("ecn_reductions", ONE, Flow, "reductions of the window on an ECN echo", |r| Ok(r
+        .flow()?
+        .ecn_reductions
+        as f64)),
     metric!(
         "fast_retransmits_before_first_rto",
         ONE,
@@ -490,6 +494,7 @@ fn counted(flow: &FlowSummary, kind: EventKind) -> u64 {
         EventKind::Drop => flow.lost,
         EventKind::Retransmission => flow.retransmissions,
         EventKind::FastRetransmit => flow.fast_retransmits,
+        EventKind::EcnReduction => flow.ecn_reductions,
         EventKind::Timeout => flow.rto_count,
         EventKind::Mark | EventKind::DuplicateAck | EventKind::Established | EventKind::Finished => 0,
     }

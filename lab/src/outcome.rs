@@ -87,6 +87,9 @@ pub struct FlowSummary {
     pub rto_count: u64,
     /// Entries into fast retransmit.
     pub fast_retransmits: u64,
+    /// Reductions on an ECN echo.
+    #[serde(default)]
+    pub ecn_reductions: u64,
     /// Segments or datagrams lost on the way.
     pub lost: u64,
     /// RTT samples at the 5th, 50th, 95th and 99th percentile, in seconds.
@@ -324,6 +327,8 @@ pub enum EventKind {
     DuplicateAck,
     /// Fast retransmit began; `value` is the first unacknowledged offset.
     FastRetransmit,
+    /// The window was reduced on an ECN echo; `value` is the first unacknowledged offset.
+    EcnReduction,
     /// The retransmission timer fired; `value` is the first unacknowledged offset.
     Timeout,
     /// The connection was established.
@@ -341,6 +346,7 @@ impl EventKind {
             EventKind::Retransmission => "retransmission",
             EventKind::DuplicateAck => "duplicate_ack",
             EventKind::FastRetransmit => "fast_retransmit",
+            EventKind::EcnReduction => "ecn_reduction",
             EventKind::Timeout => "timeout",
             EventKind::Established => "established",
             EventKind::Finished => "finished",

@@ -235,6 +235,9 @@ impl Recorder {
         if after.fast_retransmits > before.fast_retransmits {
             self.event(now, EventKind::FastRetransmit, una as f64, String::new());
         }
+        if after.ecn_reductions > before.ecn_reductions {
+            self.event(now, EventKind::EcnReduction, una as f64, String::new());
+        }
         if una > self.una || self.ack_received.points.is_empty() {
             self.ack_received.push(now, una as f64);
             self.rates[1].add(now, una - self.una);

@@ -303,6 +303,7 @@ fn count(summary: &mut FlowSummary, counters: &Counters) {
     summary.retransmit_ratio = counters.retransmissions as f64 / counters.segments_sent.max(1) as f64;
     summary.rto_count = counters.timeouts;
     summary.fast_retransmits = counters.fast_retransmits;
+    summary.ecn_reductions = counters.ecn_reductions;
 }
 
 /// What an IPv4 packet of ours or the kernel's carries, as a value.

@@ -5,7 +5,8 @@
 //! What the sender thinks is inferred. A timeout: the first outstanding segment is sent again after a silence of at least
 //! Linux's smallest RTO, and it is not the only one (that may be a tail loss probe). An entry into fast retransmit: the first
 //! retransmission behind everything that was outstanding at the last entry or timeout, with evidence of loss (a duplicate ACK
-//! or a SACK block) since `una` last advanced. The kernel's own count of timeouts, in TCP_INFO, is better where there is one.
+//! or a SACK block) since `una` last advanced. A reduction on an ECN echo: CWR (RFC 3168 section 6.1.2: after any reduction) since
+//! the last of which neither of the two has been seen. The kernel's own count of timeouts, in TCP_INFO, is better where there is one.
 
 use narrows_core::Time;
 use narrows_core::transport::tcp::Counters;
@@ -32,6 +33,8 @@ pub struct Observed {
     recover: Option<u64>,
     /// A duplicate ACK or a SACK block has come since `una` advanced.
     evidence: bool,
+    /// Fast retransmit has been entered, or the timer fired, and no CWR been sent since.
+    untold: bool,
     flight: Flight,
     counters: Counters,
     /// When anything last left or arrived.
@@ -62,10 +65,13 @@ impl Observed {
         self.counters.retransmissions += again as u64;
         if again && start == self.una && end < self.max && silence >= RTO_MIN {
             self.counters.timeouts += 1;
-            self.recover = Some(self.max);
+            (self.recover, self.untold) = (Some(self.max), true);
         } else if again && self.evidence && self.recover.is_none_or(|r| self.una >= r) {
             self.counters.fast_retransmits += 1;
-            self.recover = Some(self.max);
+            (self.recover, self.untold) = (Some(self.max), true);
+        }
+        if segment.flags.has(Flags::CWR) && !std::mem::take(&mut self.untold) {
+            self.counters.ecn_reductions += 1;
         }
         self.flight.on_send(now, start, end, self.max > self.una, again);
         self.max = self.max.max(end);
@@ -192,6 +198,23 @@ mod tests {
         o.sent(ms(511), &data(1)); // after the timeout, of the same window
         let c = o.counters();
         assert_eq!((c.retransmissions, c.timeouts, c.fast_retransmits), (3, 1, 0));
+    }
+
+    #[test]
+    fn cwr_that_no_loss_explains_is_a_reduction_on_an_echo() {
+        let told = |i| Segment { flags: Flags::ACK | Flags::CWR, ..data(i) };
+        let mut o = opened();
+        (0..4).for_each(|i| o.sent(ms(10), &data(i)));
+        o.received(ms(30), &ack(1, None));
+        o.sent(ms(30), &told(4));
+        assert_eq!(o.counters().ecn_reductions, 1);
+        o.received(ms(40), &ack(2, Some(4)));
+        o.sent(ms(41), &data(2));
+        o.sent(ms(42), &told(5)); // tells of the fast retransmit (RFC 3168 section 6.1.2)
+        o.received(ms(60), &ack(6, None));
+        o.sent(ms(60), &told(6));
+        let c = o.counters();
+        assert_eq!((c.fast_retransmits, c.ecn_reductions), (1, 2));
     }
 
     #[test]

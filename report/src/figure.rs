@@ -100,7 +100,7 @@ impl Mark {
             EventKind::Mark => Mark::OpenSquare,
             EventKind::Retransmission => Mark::FilledCircle,
             EventKind::DuplicateAck => Mark::Plus,
-            EventKind::FastRetransmit => Mark::Triangle,
+            EventKind::FastRetransmit | EventKind::EcnReduction => Mark::Triangle,
             EventKind::Timeout => Mark::Cross,
             EventKind::Established | EventKind::Finished => Mark::Diamond,
         }
@@ -171,6 +171,7 @@ impl Ink {
         match kind {
             EventKind::Drop | EventKind::Timeout => Ink::Vermillion,
             EventKind::DuplicateAck => Ink::Orange,
+            EventKind::EcnReduction => Ink::Green,
             EventKind::FastRetransmit | EventKind::Mark => Ink::Purple,
             EventKind::Retransmission | EventKind::Established | EventKind::Finished => Ink::Black,
         }

@@ -73,7 +73,7 @@ impl Table {
             Table::Flows => {
                 "flow:text controller:text goodput_bps:real delivered_bytes:whole started_at_s:real \
                  finished_at_s:real completed:truth segments_sent:whole retransmissions:whole retransmit_ratio:real \
-                 rto_count:whole fast_retransmits:whole lost:whole stall_time_s:real stalls:whole rtt_min_s:real \
+                 rto_count:whole fast_retransmits:whole ecn_reductions:whole lost:whole stall_time_s:real stalls:whole rtt_min_s:real \
                  rtt_p05_s:real rtt_p50_s:real rtt_p95_s:real rtt_p99_s:real rtt_max_s:real rtt_mean_s:real"
             }
             Table::Queues => {
@@ -216,6 +216,7 @@ fn flow(f: &narrows_lab::outcome::FlowSummary) -> Vec<Cell<'_>> {
         Real(f.retransmit_ratio),
         Whole(f.rto_count),
         Whole(f.fast_retransmits),
+        Whole(f.ecn_reductions),
         Whole(f.lost),
         Real(f.stall_time_s),
         Whole(f.stalls),

@@ -198,6 +198,7 @@ impl Flow {
                 summary.retransmit_ratio = c.retransmissions as f64 / c.segments_sent.max(1) as f64;
                 summary.rto_count = c.timeouts;
                 summary.fast_retransmits = c.fast_retransmits;
+                summary.ecn_reductions = c.ecn_reductions;
                 self.meter.end(now, self.started && outstanding);
                 self.meter.fill(&mut summary);
             }

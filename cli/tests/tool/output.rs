@@ -20,7 +20,7 @@ fn json_of_a_run_has_the_documented_keys() {
     assert_eq!(o["given"]["flow.bulk.size"], "2MB");
     let [bulk, datagrams] = o["flows"].as_array().unwrap().as_slice() else { panic!("{o}") };
     let of_flow = "name controller goodput_bps delivered_bytes started_at_s finished_at_s completed \
-        segments_sent retransmissions retransmit_ratio rto_count fast_retransmits lost rtt_min_s \
+        segments_sent retransmissions retransmit_ratio rto_count fast_retransmits ecn_reductions lost rtt_min_s \
         rtt_p05_s rtt_p50_s rtt_p95_s rtt_p99_s rtt_max_s rtt_mean_s stall_time_s stalls";
     for key in of_flow.split(' ') {
         assert!(bulk.get(key).is_some() && datagrams.get(key).is_some(), "{key}: {bulk}");
