@@ -14,6 +14,7 @@ use narrows_net::content::Content;
 use narrows_net::frame::Frame;
 use narrows_net::gateway::{Control, Gateway, Inside};
 use narrows_net::namespace::Namespace;
+use narrows_net::port::Unsent;
 use narrows_net::port::end::{Application, End, Opening, SocketId, Unwatched};
 use narrows_net::port::tun::Tun;
 use narrows_net::port::{Port, Take};
@@ -348,7 +349,7 @@ impl Port for Marker {
         }
         self.inner.send(now, due, frame)
     }
-    fn flush(&mut self) -> u64 {
+    fn flush(&mut self) -> Unsent {
         self.inner.flush()
     }
     fn wake_at(&self) -> Option<Time> {
