@@ -84,7 +84,7 @@ fn its_flags_are_the_controllers_parameters_and_their_refusals_say_what_to_write
         (&["load", "becc", "--ms-period", "30"][..], "30ms"),
         (&["load", "becc", "--trigger", "0"], "duplicate ACKs"),
         (&["load", "becc", "--alpha-weighs", "neither"], "old"),
-        (&["load", "vegas"], "unrecognized"),
+        (&["load", "vegas"], "becc or becc-modern"),
     ] {
         let refused = kernel(arguments);
         assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
