@@ -116,6 +116,8 @@ pub struct AckWindow {
     flows: FlowCount,
     /// The average backlog, in the unit of `room`.
     average: f64,
+    /// Until then the third packets of handshakes are expected.
+    awaits_until: Time,
     counters: Counters,
 }
 
@@ -127,6 +129,8 @@ const HEADERS: f64 = 52.0;
 const GUESS: Duration = Duration::from_millis(100);
 /// A packet without data: IPv4 or IPv6 with 60 bytes of TCP header, and some of options or extension headers.
 const LONGEST_WITHOUT_DATA: u64 = 120;
+/// The third packet of a handshake is looked for so long after the second.
+const THIRD_PACKET: Duration = Duration::from_secs(1);
 /// An ACK is held no longer: a retransmission timer waits 200 ms at least.
 const LONGEST_HOLD: Duration = Duration::from_millis(150);
 
@@ -138,6 +142,7 @@ impl AckWindow {
             table: Table::new(chosen.connections),
             flows: FlowCount::new(chosen.alive),
             average: 0.0,
+            awaits_until: Time::ZERO,
             counters: Counters::default(),
             chosen,
         }
@@ -160,10 +165,11 @@ impl AckWindow {
         self.flows.flows()
     }
 
-    /// A packet comes to the queue. What it says of the connection is in its handshake, and that is short.
+    /// A packet comes to the queue. What it says of the connection is in its handshake, and that is short; but its third packet may
+    /// have data, and is waited for.
     #[inline]
     pub fn onward(&mut self, now: Time, packet: &impl Passing) {
-        if packet.size().0 > LONGEST_WITHOUT_DATA {
+        if packet.size().0 > LONGEST_WITHOUT_DATA && now >= self.awaits_until {
             return;
         }
         let Some(look) = packet.look() else { return };
@@ -173,9 +179,7 @@ impl AckWindow {
             let connection = self.table.enter(now, look.connection);
             connection.peer_scale = announced(&look);
             connection.opens(now, true, look.flags.has(Flags::ACK));
-        } else if look.payload == 0
-            && let Some(connection) = self.table.find(now, look.connection)
-        {
+        } else if let Some(connection) = self.table.find(now, look.connection) {
             connection.goes_on(now, true);
         }
     }
@@ -201,6 +205,7 @@ impl AckWindow {
             // Without the option 536 (RFC 9293 section 3.7.1).
             connection.mss = look.mss.unwrap_or(536);
             connection.opens(now, false, look.flags.has(Flags::ACK));
+            self.awaits_until = now + THIRD_PACKET;
             return Verdict::default();
         }
         if !look.flags.has(Flags::ACK) {

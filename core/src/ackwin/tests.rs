@@ -170,6 +170,23 @@ fn the_handshake_tells_the_round_trip_whoever_opens() {
 }
 
 #[test]
+fn the_third_packet_may_carry_data() {
+    let mut r = Router::new("bdp_free", &[]);
+    let syn = packet(1, Direction::Forward, Flags::SYN, 0, options(Some(7)));
+    r.acks.onward(r.now, &syn);
+    r.wait(50).back(&mut packet(1, Direction::Backward, Flags::SYN | Flags::ACK, 0, options(Some(7))));
+    let mut data = packet(1, Direction::Forward, Flags::ACK, 1, Options::default());
+    data.size = 1052;
+    let now = r.wait(30).now;
+    r.acks.onward(now, &data);
+    assert_eq!(
+        r.wait(80).ack(1, 1000, 60_000).0,
+        1032,
+        "32 + 100 segments: 80 ms, as a pure ACK would have told"
+    );
+}
+
+#[test]
 fn a_syn_sent_twice_tells_no_round_trip() {
     let mut r = Router::new("bdp_free", &[]);
     let syn = packet(1, Direction::Forward, Flags::SYN, 0, options(Some(7)));
