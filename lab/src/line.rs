@@ -389,7 +389,15 @@ impl<P: Passing + Send> Line<P> {
     /// A packet that goes the other way passes the router before this line: `Some` if it is to be held until then.
     fn speak(&mut self, now: Time, line: usize, packet: &mut Carried<P>) -> Option<Time> {
         let acks = self.acks.as_mut()?;
-        let verdict = acks.back(now, packet, self.queue.backlog(), None, self.rate);
+        let mut average = None;
+        if acks.wants_average() {
+            self.queue.inspect(&mut |name, value| {
+                if name.starts_with("average_") {
+                    average = Some(value);
+                }
+            });
+        }
+        let verdict = acks.back(now, packet, self.queue.backlog(), average, self.rate);
         if verdict.rewritten {
             packet.writer = line as u16 + 1;
         }

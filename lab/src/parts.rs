@@ -23,6 +23,7 @@ pub enum Stream {
     Sequence = 2,
     Controller = 3,
     Queue = 4,
+    Start = 5,
 }
 
 /// The random stream of the `index`th owner of its kind.

@@ -1,8 +1,10 @@
 //! What to run: hosts, routers, links with a queue discipline per direction, and flows. This is the resolved form, every
 //! value checked and in its type; [`crate::file`] reads it from TOML.
 
+use crate::parts;
 use narrows_core::registry::{Settings, Unfit};
 use narrows_core::units::{Bytes, Rate};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// A checked scenario. Names are unique, every link joins two known nodes, every flow has a route, every buffer holds a
@@ -26,6 +28,19 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// The scenario as it runs with this seed: every flow has its start.
+    pub fn drawn(&self, seed: u64) -> Cow<'_, Scenario> {
+        if self.flows.iter().all(|f| f.jitter.is_zero()) {
+            return Cow::Borrowed(self);
+        }
+        let mut drawn = self.clone();
+        for (i, flow) in drawn.flows.iter_mut().enumerate() {
+            let most = std::mem::take(&mut flow.jitter).as_nanos() as u64;
+            flow.start += Duration::from_nanos(parts::rng(seed, parts::Stream::Start, i).below(most.max(1)));
+        }
+        Cow::Owned(drawn)
+    }
+
     /// Whether a host on which our own TCP sends can run it; `host` is what messages call that host.
     ///
     /// # Errors
@@ -137,6 +152,8 @@ pub struct Flow {
     pub to: usize,
     /// When it starts.
     pub start: Duration,
+    /// By how much it may start later: drawn from the seed.
+    pub jitter: Duration,
     /// When it stops offering data, if before its size is reached.
     pub stop: Option<Duration>,
     /// What it speaks.

@@ -177,7 +177,7 @@ impl Flow {
         let Some(recorder) = &mut self.ledger.open().recorder else { return };
         let value = match (body(frame), direction) {
             (Some(Body::Tcp(s)), Direction::Forward) => recorder.offset(s.seq),
-            (Some(Body::Tcp(s)), Direction::Backward) => s.ack.0 as f64,
+            (Some(Body::Tcp(s)), Direction::Backward) => recorder.offset(s.ack),
             (Some(Body::Udp(m)), _) => m.number as f64,
             (None, _) => return,
         };

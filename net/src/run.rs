@@ -136,6 +136,7 @@ pub fn run(
     watch: &mut dyn Watch,
     options: &Options,
 ) -> Result<Outcome, Error> {
+    let scenario = &*scenario.drawn(seed);
     let hosts = scenario.nodes.iter().filter(|n| !n.router).count();
     if hosts > MOST_HOSTS {
         let message = format!(

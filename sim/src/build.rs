@@ -16,6 +16,7 @@ use std::time::Duration;
 /// Builds a scenario.
 pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
     scenario.needs_no_kernel("sim")?;
+    let scenario = &*scenario.drawn(seed);
     let Lines { lines, names: line_names, changes } = parts::lines(scenario, seed)?;
     let cue =
         |(line, c): (usize, Change)| (Time::ZERO + c.at, Cue::Change { line, rate: c.rate, delay: c.delay });

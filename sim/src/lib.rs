@@ -243,7 +243,7 @@ impl Sim {
             let Some(recorder) = &mut flow.recorder else { continue };
             let value = match (&d.body, d.direction) {
                 (Body::Tcp(s), Direction::Forward) => recorder.offset(s.seq),
-                (Body::Tcp(s), Direction::Backward) => s.ack.0 as f64,
+                (Body::Tcp(s), Direction::Backward) => recorder.offset(s.ack),
                 (Body::Udp(m), _) => m.number as f64,
             };
             recorder.event(

@@ -33,7 +33,7 @@ use crate::units::Rate;
 use crate::wire::tcp::{Flags, Seq};
 use core::time::Duration;
 use count::FlowCount;
-use policy::{Chosen, Sight};
+use policy::{Chosen, Policy, Sight};
 use table::{Announced, Table};
 
 /// What a router reads of a TCP segment that passes.
@@ -160,6 +160,11 @@ impl AckWindow {
         self.counters
     }
 
+    /// Whether the average backlog that a discipline keeps is of use.
+    pub fn wants_average(&self) -> bool {
+        self.chosen.policy == Policy::AvgFree
+    }
+
     /// How many flows are alive, about.
     pub fn flows(&self) -> f64 {
         self.flows.flows()
@@ -224,18 +229,19 @@ impl AckWindow {
         rate: Rate,
     ) -> Verdict {
         self.counters.passed += 1;
-        self.flows.see(now, look.connection);
         let waiting = match self.room {
             Room::Packets(_) => backlog.packets as f64,
             Room::Bytes(_) => backlog.bytes.0 as f64,
         };
         self.average += WEIGHT * (waiting - self.average);
+        let known = self.table.find(now, look.connection);
+        // A flow shares the queue if its data take it: what comes back acknowledges something new.
+        let news = known.as_ref().map_or(look.payload == 0, |c| Seq(c.ack).ahead_of(look.ack) < 0);
+        if news {
+            self.flows.see(now, look.connection);
+        }
         let flows = self.flows.flows();
-        let Some(connection) = self.table.find(now, look.connection) else {
-            self.counters.unknown += 1;
-            return Verdict::default();
-        };
-        let Some(shift) = connection.shift() else {
+        let Some((connection, shift)) = known.and_then(|c| c.shift().map(|shift| (c, shift))) else {
             self.counters.unknown += 1;
             return Verdict::default();
         };
@@ -279,7 +285,6 @@ impl AckWindow {
             self.counters.rewritten += 1;
             verdict.rewritten = true;
         }
-        let news = Seq(connection.ack).ahead_of(look.ack) < 0;
         connection.ack = look.ack.0;
         if self.chosen.hold && look.payload == 0 {
             let turn = connection.free_at.max(now);

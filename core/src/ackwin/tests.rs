@@ -213,6 +213,23 @@ fn all_flows_of_the_papers_scheme_are_granted_everything_and_of_share_a_part() {
 }
 
 #[test]
+fn who_sends_the_other_way_has_no_share() {
+    let mut r = Router::new("coordinate", &[("rtt", Value::Time(Duration::from_millis(80)))]);
+    (1..=4).for_each(|flow| r.open(flow, [Some(7), Some(7)]));
+    for ack in 1..=3 {
+        r.ack(1, ack, 60_000);
+        for flow in 2..=4 {
+            // Data, which acknowledge nothing but the handshake.
+            let mut data = packet(flow, Direction::Backward, Flags::ACK, 0, Options::default());
+            let Body::Tcp(segment) = &mut data.body else { unreachable!() };
+            segment.payload = Length(1000);
+            r.back(&mut data);
+        }
+    }
+    assert_eq!((u32::from(r.ack(1, 4, 60_000).0) << 7) / MSS, 116, "16 + 100 segments, alone");
+}
+
+#[test]
 fn a_grant_falls_at_once_and_grows_by_a_segment_per_round_trip() {
     let mut r = Router::new("coordinate", &[("rtt", Value::Time(Duration::from_millis(80)))]);
     (1..=4).for_each(|flow| r.open(flow, [Some(7), Some(7)]));

@@ -371,9 +371,10 @@ fn flows(file: &File, ways: &[Way], end: Duration, folder: &Path) -> Result<Vec<
         };
         let start = written.start.as_ref().map_or(Ok(Duration::ZERO), time)?;
         let stagger = written.stagger.as_ref().map_or(Ok(Duration::ZERO), time)?;
+        let jitter = written.jitter.as_ref().map_or(Ok(Duration::ZERO), time)?;
         let stop = written.stop.as_ref().map(time).transpose()?;
         let count = copies(written, flows.len())?;
-        let last = start + stagger * (count - 1);
+        let last = start + stagger * (count - 1) + jitter;
         if last >= end {
             let place =
                 written.start.as_ref().or(written.stagger.as_ref()).map_or(&written.span, |w| &w.span);
@@ -395,7 +396,15 @@ fn flows(file: &File, ways: &[Way], end: Duration, folder: &Path) -> Result<Vec<
                 return Err(twice("flow", &At { value: name, span: span.clone() }));
             }
             let (from, to, transport) = (way.from, way.to, transport.clone());
-            flows.push(scenario::Flow { name, from, to, start: start + stagger * i, stop, transport });
+            flows.push(scenario::Flow {
+                name,
+                from,
+                to,
+                start: start + stagger * i,
+                jitter,
+                stop,
+                transport,
+            });
         }
     }
     Ok(flows)

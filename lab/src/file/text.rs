@@ -175,6 +175,8 @@ pub struct Flow {
     pub count: Option<At<i64>>,
     /// Time between the starts of these flows; default 0s.
     pub stagger: Option<Written<Duration>>,
+    /// It starts later by up to this, drawn from the seed for each flow; default 0s.
+    pub jitter: Option<Written<Duration>>,
     /// tcp: application bytes to send; default endless.
     pub size: Option<Written<Bytes>>,
     /// tcp: the sender's stack; default rfc.

@@ -83,6 +83,9 @@ impl Toml {
         self.text("from", &nodes[flow.from].name);
         self.text("to", &nodes[flow.to].name);
         self.quantity("start", &flow.start);
+        if !flow.jitter.is_zero() {
+            self.quantity("jitter", &flow.jitter);
+        }
         if let Some(stop) = &flow.stop {
             self.quantity("stop", stop);
         }
