@@ -5,6 +5,7 @@
 //! It never sees packets, sockets or clocks; those that need a periodic timer catch up from `now`.
 
 pub mod becc;
+pub mod forecast;
 pub mod reno;
 #[cfg(test)]
 mod tests;
