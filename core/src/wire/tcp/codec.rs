@@ -62,7 +62,7 @@ impl<P: Payload> Segment<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::tcp::{Flags, Length, Options, SackBlocks, Seq, Timestamps};
+    use crate::wire::tcp::{Flags, Length, Options, RouterState, RouterStates, SackBlocks, Seq, Timestamps};
     use alloc::vec;
     use core::net::{Ipv4Addr, Ipv6Addr};
     use proptest::prelude::*;
@@ -111,16 +111,25 @@ mod tests {
         fn any_options(syn: bool)(
             mss: Option<u16>, shift in prop::option::of(0u8..=14), sack_permitted: bool, timestamps: Option<(u32, u32)>,
             blocks in prop::collection::vec(any::<(u32, u32)>(), 0..=4),
+            routers in prop::option::of(prop::collection::vec(any::<[u16; 5]>(), 0..=4)),
         ) -> Options {
             let timestamps = timestamps.map(|(value, echo)| Timestamps { value, echo });
+            let states = routers.as_ref().map(|_| RouterStates::default());
             if syn {
-                return Options { mss, window_scale: shift, sack_permitted, timestamps, sack: SackBlocks::default() };
+                let sack = SackBlocks::default();
+                return Options { mss, window_scale: shift, sack_permitted, timestamps, sack, states };
             }
             let mut sack = SackBlocks::default();
-            for (start, end) in blocks.into_iter().take(SackBlocks::room(timestamps.is_some())) {
+            // An option of states takes the room of a block.
+            let room = SackBlocks::room(timestamps.is_some()) - states.is_some() as usize;
+            for (start, end) in blocks.into_iter().take(room) {
                 sack.push(Seq(start), Seq(end));
             }
-            Options { timestamps, sack, ..Options::default() }
+            let mut options = Options { timestamps, sack, states, ..Options::default() };
+            for [router, queue, average, load, time] in routers.into_iter().flatten() {
+                options.add_state(RouterState { router, queue, average, load, time });
+            }
+            options
         }
     }
 

@@ -1,13 +1,15 @@
 //! TCP segments (RFC 9293 section 3.1) and the options this project speaks: MSS, window scale and timestamps (RFC 7323),
-//! SACK (RFC 2018).
+//! SACK (RFC 2018), and [`states`] of routers (RFC 6994).
 //!
 //! [`Segment`] is the value. Its payload is a type parameter: a [`Length`] in the simulator, bytes on real hosts. [`View`] reads a
 //! segment in bytes.
 
 mod codec;
 mod options;
+pub mod states;
 mod view;
 
+pub use states::{RouterState, RouterStates};
 pub use view::View;
 
 use crate::packet::Ecn;
@@ -139,16 +141,33 @@ pub struct Options {
     pub timestamps: Option<Timestamps>,
     /// SACK blocks.
     pub sack: SackBlocks,
+    /// States of routers; without any, an invitation to add them.
+    pub states: Option<RouterStates>,
 }
 
 impl Options {
     /// Bytes that a header has for options: its length field says at most 60 (RFC 9293 section 3.1).
     pub const ROOM: u32 = 60 - HEADER;
 
-    /// Bytes on the wire: each option padded with NOPs to a multiple of four, as BSD and Linux write them. Never over
-    /// [`Options::ROOM`]: SACK blocks that do not fit beside the other options are left off (see [`SackBlocks::room`]).
+    /// Bytes on the wire: each option padded with NOPs to a multiple of four, as BSD and Linux write them, if there is room for
+    /// the NOPs. Never over [`Options::ROOM`]: what does not fit is left off, SACK blocks first (see [`SackBlocks::room`]).
     #[inline]
     pub const fn size(&self) -> u32 {
+        let n = self.padded_size();
+        if n <= Self::ROOM {
+            return n;
+        }
+        let n = self.tight_size();
+        if n > Self::ROOM { Self::ROOM } else { n }
+    }
+
+    /// Whether NOPs between the options are left out: only without them everything fits.
+    const fn is_tight(&self) -> bool {
+        self.padded_size() > Self::ROOM && self.tight_size() <= Self::ROOM
+    }
+
+    #[inline]
+    const fn padded_size(&self) -> u32 {
         let mut n = 0;
         if self.mss.is_some() {
             n += 4;
@@ -161,10 +180,37 @@ impl Options {
         } else if self.sack_permitted {
             n += 4; // NOP NOP + 2; beside timestamps it takes the place of their two NOPs
         }
+        if let Some(states) = &self.states {
+            n += states.bytes().next_multiple_of(4); // NOP NOP + 4 + 10n, if that is odd
+        }
         if self.sack.len > 0 {
             n += 4 + 8 * self.sack.len as u32; // NOP NOP + 2 + 8n
         }
-        if n > Self::ROOM { Self::ROOM } else { n }
+        n
+    }
+
+    /// Without NOPs but those at the end.
+    const fn tight_size(&self) -> u32 {
+        let mut n = 0;
+        if self.mss.is_some() {
+            n += 4;
+        }
+        if self.window_scale.is_some() {
+            n += 3;
+        }
+        if self.timestamps.is_some() {
+            n += 10;
+        }
+        if self.sack_permitted {
+            n += 2;
+        }
+        if let Some(states) = &self.states {
+            n += states.bytes();
+        }
+        if self.sack.len > 0 {
+            n += 2 + 8 * self.sack.len as u32;
+        }
+        n.next_multiple_of(4)
     }
 }
 

@@ -1,0 +1,121 @@
+//! What routers say of their queues in ACKs that pass: an option for experiments (RFC 6994) of our own.
+//!
+//! ```text
+//!   253 | length | 0x4E57 | one entry per router, in the order in which the ACK passes them:
+//!                           router | queue | average | load | time      five numbers of 16 bits
+//! ```
+//!
+//! The ExID is "NW". It is not registered with IANA, nor meant to leave a laboratory.
+//!
+//! The receiver of data puts the option without entries into its ACKs: routers may add to it, and see from it that the sender
+//! understands. Both ends say so first in their SYNs, where it has no entries. Segments with data do not carry it: they are as
+//! large as the path takes.
+
+use super::Options;
+
+/// Names the experiment (RFC 6994 section 3): "NW".
+pub const EXPERIMENT: u16 = 0x4E57;
+
+/// A queue and its line, as a router reports them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct RouterState {
+    /// Which queue: a number that is its own on the path.
+    pub router: u16,
+    /// What waits now, in units of 64 bytes: up to 4 MiB, and no less than half a segment.
+    pub queue: u16,
+    /// The average of what waits, in the same unit.
+    pub average: u16,
+    /// What has arrived lately, in 256ths of what the line could carry meanwhile.
+    pub load: u16,
+    /// When the router says so: the low bits of its clock in milliseconds.
+    pub time: u16,
+}
+
+impl RouterState {
+    /// Bytes on the wire.
+    pub const SIZE: u32 = 10;
+    /// Bytes that a queue is counted in.
+    pub const UNIT: u64 = 64;
+
+    /// As many whole units as `bytes` are, rounded, at most what the field holds.
+    pub fn units(bytes: f64) -> u16 {
+        libm::round(bytes / Self::UNIT as f64).clamp(0.0, 65_535.0) as u16
+    }
+
+    /// A load of 1 (all that the line can carry) as 256, at most what the field holds.
+    pub fn parts(load: f64) -> u16 {
+        libm::round(load * 256.0).clamp(0.0, 65_535.0) as u16
+    }
+
+    /// Bytes that wait.
+    pub const fn queue_bytes(&self) -> u64 {
+        self.queue as u64 * Self::UNIT
+    }
+
+    /// Bytes that wait on average.
+    pub const fn average_bytes(&self) -> u64 {
+        self.average as u64 * Self::UNIT
+    }
+
+    /// The load, 1 for all that the line can carry.
+    pub fn load_ratio(&self) -> f64 {
+        f64::from(self.load) / 256.0
+    }
+}
+
+/// Up to three states, in the order in which they were added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RouterStates {
+    states: [RouterState; Self::MOST],
+    len: u8,
+}
+
+impl RouterStates {
+    /// Three fit into 40 bytes of options, two beside timestamps.
+    pub const MOST: usize = 3;
+
+    /// Adds a state behind the others; `false` if there are as many as can be.
+    pub fn push(&mut self, state: RouterState) -> bool {
+        let Some(slot) = self.states.get_mut(self.len as usize) else { return false };
+        *slot = state;
+        self.len += 1;
+        true
+    }
+
+    /// The states, in order.
+    pub fn as_slice(&self) -> &[RouterState] {
+        &self.states[..self.len as usize]
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of the option, without padding.
+    pub(super) const fn bytes(&self) -> u32 {
+        4 + self.len as u32 * RouterState::SIZE
+    }
+
+    /// The first states, those that fit into an option of so many bytes; `None` if not even the option does.
+    pub(super) fn within(&self, bytes: u32) -> Option<&[RouterState]> {
+        let fit = bytes.checked_sub(4)? / RouterState::SIZE;
+        Some(&self.as_slice()[..(fit as usize).min(self.len as usize)])
+    }
+}
+
+impl Options {
+    /// A router adds its state. `false`, and nothing changed, if the option is not there or has no room.
+    pub fn add_state(&mut self, state: RouterState) -> bool {
+        let Some(mut states) = self.states else { return false };
+        if !states.push(state) {
+            return false;
+        }
+        let grown = Options { states: Some(states), ..*self };
+        let fits = grown.tight_size() <= Options::ROOM;
+        if fits {
+            *self = grown;
+        }
+        fits
+    }
+}
