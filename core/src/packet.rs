@@ -144,4 +144,14 @@ impl Passing for Datagram {
             segment.window = window;
         }
     }
+
+    fn add_state(&mut self, state: tcp::RouterState) -> bool {
+        let Body::Tcp(segment) = &mut self.body else { return false };
+        let before = segment.size();
+        // A SYN only says who understands; and what has data is as large as the path takes.
+        let bare = segment.payload.0 == 0 && !segment.flags.has(tcp::Flags::SYN);
+        let added = bare && segment.options.add_state(state);
+        self.size += segment.size() - before;
+        added
+    }
 }

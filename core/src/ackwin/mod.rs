@@ -30,7 +30,7 @@ use crate::qdisc::Backlog;
 use crate::registry::Value;
 use crate::time::Time;
 use crate::units::Rate;
-use crate::wire::tcp::{Flags, Seq};
+use crate::wire::tcp::{Flags, RouterState, Seq};
 use core::time::Duration;
 use count::FlowCount;
 use policy::{Chosen, Policy, Sight};
@@ -61,6 +61,11 @@ pub trait Passing: Packet {
     fn look(&self) -> Option<Look>;
     /// Writes the window field, and updates the checksum (RFC 1624).
     fn set_window(&mut self, window: u16);
+    /// Adds the state of a router, and makes the packet longer by it; `false`, and nothing changed, if it is not an ACK that invites
+    /// to that and has room, or if its kind cannot be made longer.
+    fn add_state(&mut self, _state: RouterState) -> bool {
+        false
+    }
 }
 
 /// How much a queue takes.

@@ -14,6 +14,7 @@ use crate::registry::{Parameter, Settings, Unfit};
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::units::{Bytes, Rate};
+use crate::wire::tcp::RouterStates;
 use alloc::boxed::Box;
 use core::time::Duration;
 
@@ -138,6 +139,8 @@ pub trait Controller: Send {
     fn on_ack(&mut self, ack: &Ack);
     /// A duplicate acknowledgment arrived.
     fn on_duplicate_ack(&mut self, _duplicate: &DuplicateAck) {}
+    /// Routers on the way report their queues, in an ACK that is not older than the last: before what else it brings is told.
+    fn on_router_states(&mut self, _now: Time, _states: &RouterStates) {}
     /// Congestion was noticed: reduce.
     fn on_congestion(&mut self, event: &Congestion);
     /// The recovery in progress overrides the congestion window: Tahoe's restart at one segment, Reno's inflation and

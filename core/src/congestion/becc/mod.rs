@@ -30,6 +30,7 @@ use crate::registry::{Kind, Parameter, Settings, Unfit, positive_time, within};
 use crate::rng::Rng;
 use crate::time::{Time, nanos};
 use crate::units::{Bytes, Rate};
+use crate::wire::tcp::RouterStates;
 use alloc::boxed::Box;
 use control::{ControlBlock, EXPECTED_GAIN, Mode, Reading, UNLIMITED, WINDOW_GAIN};
 use core::time::Duration;
@@ -290,6 +291,10 @@ impl Controller for Becc {
             }
         }
         self.after_event();
+    }
+
+    fn on_router_states(&mut self, now: Time, states: &RouterStates) {
+        self.inner.on_router_states(now, states);
     }
 
     fn on_congestion(&mut self, event: &Congestion) {

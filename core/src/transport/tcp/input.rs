@@ -84,6 +84,7 @@ impl<P: Stored> Tcp<P> {
         // RFC 9293 section 3.7.1: without the option, 536.
         let peer = options.mss.map_or(536, |m| m as u32);
         self.timestamps &= options.timestamps.is_some();
+        self.router_states &= options.states.is_some();
         if let Some(ts) = options.timestamps {
             (self.ts_recent, self.ts_recent_at) = (ts.value, now);
         }
@@ -208,6 +209,11 @@ impl<P: Stored> Tcp<P> {
             self.retransmit_at = Time::MAX;
             self.snd_wnd = (segment.window as u64) << self.snd_scale;
             self.start(now);
+        }
+        if self.router_states
+            && let Some(states) = segment.options.states.as_ref().filter(|s| ahead >= 0 && !s.is_empty())
+        {
+            self.controller.on_router_states(now, states);
         }
         let window = (segment.window as u64) << self.snd_scale;
         let echo = self.echo(now, segment);

@@ -6,7 +6,7 @@ use crate::congestion::Sent;
 use crate::packet::Ecn;
 use crate::time::Time;
 use crate::units::Bytes;
-use crate::wire::tcp::{Flags, Options, Segment, Seq};
+use crate::wire::tcp::{Flags, Options, RouterStates, Segment, Seq};
 use core::time::Duration;
 
 /// The persist timer waits at most this long: 60 s, as in 4.4BSD.
@@ -254,12 +254,15 @@ impl<P: Stored> Tcp<P> {
     /// Builds a segment; it carries the current ACK and window, so a pending ACK is done with it.
     #[inline]
     fn segment(&mut self, now: Time, seq: Seq, flags: Flags, payload: P) -> Segment<P> {
+        // Not beside data: its segments are as large as the path takes.
+        let invites = self.router_states && payload.is_empty() && !flags.has(Flags::RST);
+        let states = invites.then(RouterStates::default);
         let mut segment = Segment {
             source: self.config.ports.0,
             destination: self.config.ports.1,
             seq,
             flags,
-            options: Options { timestamps: self.timestamp_option(now), ..Options::default() },
+            options: Options { timestamps: self.timestamp_option(now), states, ..Options::default() },
             payload,
             ..Segment::default()
         };

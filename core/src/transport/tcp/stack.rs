@@ -105,6 +105,12 @@ pub const PARAMETERS: &[Parameter] = &[
         meaning: "offer and accept explicit congestion notification: marks reduce the window as losses do (RFC 3168)",
     },
     Parameter {
+        name: "router_states",
+        kind: Kind::Flag,
+        default: "false",
+        meaning: "offer ACKs in which routers report their queues to the sender (an experiment of RFC 6994, ExID 0x4E57)",
+    },
+    Parameter {
         name: "halve",
         kind: Kind::Word(&["flight", "window"]),
         default: "flight",
@@ -211,6 +217,7 @@ pub struct Stack {
     pub timestamp_clock: Duration,
     pub window_scale: bool,
     pub ecn: bool,
+    pub router_states: bool,
     pub halve_window: bool,
     pub max_retransmits: u32,
 }
@@ -265,6 +272,7 @@ impl Stack {
             timestamp_clock: positive_time(settings, "timestamp_clock")?,
             window_scale: settings.flag("window_scale"),
             ecn: settings.flag("ecn"),
+            router_states: settings.flag("router_states"),
             halve_window: settings.word("halve") == "window",
             max_retransmits: count("max_retransmits", 1, 100)?,
         })

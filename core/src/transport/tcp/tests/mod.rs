@@ -21,6 +21,7 @@ mod handshake;
 mod net;
 mod newreno;
 mod puppet;
+mod states;
 mod transfer;
 mod window;
 
@@ -58,6 +59,7 @@ fn net2() -> Stack {
         timestamp_clock: ms(500),
         window_scale: true,
         ecn: false,
+        router_states: false,
         halve_window: true,
         max_retransmits: 12,
     }
@@ -79,6 +81,7 @@ fn rfc() -> Stack {
         timestamp_clock: ms(1),
         window_scale: true,
         ecn: false,
+        router_states: false,
         halve_window: false,
         max_retransmits: 12,
     }
