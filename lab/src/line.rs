@@ -9,6 +9,7 @@ use crate::outcome::{Distribution, QueueSummary};
 use narrows_core::ackwin::{self, AckWindow, Look, Passing};
 use narrows_core::packet::Packet;
 use narrows_core::qdisc::{Backlog, DropReason, Drops, Qdisc, fifo::Fifo};
+use narrows_core::wire::tcp::RouterState;
 use narrows_core::{Bytes, Ecn, FlowId, Rate, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -70,6 +71,9 @@ impl<P: Passing> Passing for Carried<P> {
     #[inline]
     fn set_window(&mut self, window: u16) {
         self.packet.set_window(window);
+    }
+    fn add_state(&mut self, state: RouterState) -> bool {
+        self.packet.add_state(state)
     }
 }
 
@@ -397,7 +401,9 @@ impl<P: Passing + Send> Line<P> {
                 }
             });
         }
-        let verdict = acks.back(now, packet, self.queue.backlog(), average, self.rate);
+        let backlog = self.queue.backlog();
+        let verdict = acks.back(now, packet, backlog, average, self.rate);
+        acks.report(now, packet, line as u16, backlog, self.rate);
         if verdict.rewritten {
             packet.writer = line as u16 + 1;
         }

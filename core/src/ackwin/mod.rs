@@ -13,6 +13,7 @@
 //! | [`policy`] | what a router can accept: *b* |
 //! | [`table`] | what it remembers of connections |
 //! | [`count`] | how many flows are alive |
+//! | [`report`] | what it says of its queue beside, for senders that forecast |
 //!
 //! What the paper leaves open: *b* ([`policy`]); the window field's scale, which is learned from both SYNs, so that connections whose
 //! SYNs took another way pass unchanged, and are counted; never less than one segment, else the sender waits for its persist timer;
@@ -21,6 +22,7 @@
 
 pub mod count;
 pub mod policy;
+pub mod report;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,7 @@ use crate::wire::tcp::{Flags, RouterState, Seq};
 use core::time::Duration;
 use count::FlowCount;
 use policy::{Chosen, Policy, Sight};
+use report::Reporter;
 use table::{Announced, Table};
 
 /// What a router reads of a TCP segment that passes.
@@ -101,6 +104,8 @@ pub struct Counters {
     pub floored: u64,
     /// ACKs held back.
     pub held: u64,
+    /// States added.
+    pub reported: u64,
 }
 
 /// What becomes of an ACK.
@@ -123,6 +128,7 @@ pub struct AckWindow {
     average: f64,
     /// Until then the third packets of handshakes are expected.
     awaits_until: Time,
+    reporter: Option<Reporter>,
     counters: Counters,
 }
 
@@ -148,6 +154,7 @@ impl AckWindow {
             flows: FlowCount::new(chosen.alive),
             average: 0.0,
             awaits_until: Time::ZERO,
+            reporter: chosen.report.map(Reporter::new),
             counters: Counters::default(),
             chosen,
         }
@@ -157,7 +164,11 @@ impl AckWindow {
     #[must_use]
     pub fn after(self, old: AckWindow) -> AckWindow {
         let table = if old.table.room() == self.table.room() { old.table } else { self.table };
-        AckWindow { table, counters: old.counters, ..self }
+        let reporter = match (self.reporter, old.reporter) {
+            (Some(new), Some(old)) => Some(new.after(old)),
+            (new, _) => new,
+        };
+        AckWindow { table, reporter, counters: old.counters, ..self }
     }
 
     /// What was done so far.
@@ -179,7 +190,11 @@ impl AckWindow {
     /// have data, and is waited for.
     #[inline]
     pub fn onward(&mut self, now: Time, packet: &impl Passing) {
-        if packet.size().0 > LONGEST_WITHOUT_DATA && now >= self.awaits_until {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.came(now, packet.size().0);
+        }
+        let awaited = packet.size().0 <= LONGEST_WITHOUT_DATA || now < self.awaits_until;
+        if !awaited || !self.chosen.writes() {
             return;
         }
         let Some(look) = packet.look() else { return };
@@ -204,6 +219,9 @@ impl AckWindow {
         average: Option<f64>,
         rate: Rate,
     ) -> Verdict {
+        if !self.chosen.writes() {
+            return Verdict::default();
+        }
         let Some(look) = packet.look() else { return Verdict::default() };
         if look.flags.has(Flags::RST) {
             self.table.forget(look.connection);
@@ -222,6 +240,22 @@ impl AckWindow {
             return Verdict::default();
         }
         self.pass(now, look, packet, backlog, average, rate)
+    }
+
+    /// The state of the queue is added to a packet that comes back, if it is to be and the packet invites to it. `router` is what
+    /// the queue is called on the path.
+    pub fn report(
+        &mut self,
+        now: Time,
+        packet: &mut impl Passing,
+        router: u16,
+        backlog: Backlog,
+        rate: Rate,
+    ) {
+        if let Some(reporter) = &mut self.reporter {
+            let state = reporter.state(now, router, backlog.bytes.0, rate);
+            self.counters.reported += u64::from(packet.add_state(state));
+        }
     }
 
     fn pass(

@@ -4,6 +4,7 @@
 //! | policy | b | what it is |
 //! |---|---|---|
 //! | `none` | | windows pass as they are |
+//! | `report` | | so they do, but the queue's state is added ([`super::report`]); all below do so with `report` |
 //! | `free` | L - q | the room there is |
 //! | `avg_free` | L - average of q | the same, as slow as RED |
 //! | `bdp_free` | (L - q) + C R | and what the path holds: one flow fills it without a drop |
@@ -25,6 +26,7 @@ use core::time::Duration;
 #[allow(missing_docs)] // the table above
 pub enum Policy {
     None,
+    Report,
     Free,
     AvgFree,
     BdpFree,
@@ -81,38 +83,56 @@ const GROWTH: Parameter = Parameter {
     default: "1",
     meaning: "segments by which a grant may grow per round trip",
 };
+const REPORT: Parameter = Parameter {
+    name: "report",
+    kind: Kind::Flag,
+    default: "false",
+    meaning: "add the queue's state to ACKs that invite to it (stack parameter router_states)",
+};
+const LOAD_OVER: Parameter = Parameter {
+    name: "load_over",
+    kind: Kind::Time,
+    default: "50ms",
+    meaning: "time constant of the load that is reported; as long as a report is late: half a round trip",
+};
 
 /// Every policy.
 pub const REGISTRY: &[Entry] = &[
     Entry { name: "none", summary: "windows pass as they are", parameters: &[], policy: Policy::None },
     Entry {
+        name: "report",
+        summary: "windows pass as they are; the queue's state is added to ACKs that invite to it",
+        parameters: &[LOAD_OVER],
+        policy: Policy::Report,
+    },
+    Entry {
         name: "free",
         summary: "the room in the queue",
-        parameters: &[RTT, ALIVE, FLOWS],
+        parameters: &[RTT, ALIVE, FLOWS, REPORT, LOAD_OVER],
         policy: Policy::Free,
     },
     Entry {
         name: "avg_free",
         summary: "the room in the queue on average, as RED averages",
-        parameters: &[RTT, ALIVE, FLOWS],
+        parameters: &[RTT, ALIVE, FLOWS, REPORT, LOAD_OVER],
         policy: Policy::AvgFree,
     },
     Entry {
         name: "bdp_free",
         summary: "the room in the queue and what the path holds",
-        parameters: &[RTT, ALIVE, FLOWS],
+        parameters: &[RTT, ALIVE, FLOWS, REPORT, LOAD_OVER],
         policy: Policy::BdpFree,
     },
     Entry {
         name: "share",
         summary: "bdp_free divided by the number of flows alive",
-        parameters: &[RTT, ALIVE, HOLD, FLOWS],
+        parameters: &[RTT, ALIVE, HOLD, FLOWS, REPORT, LOAD_OVER],
         policy: Policy::Share,
     },
     Entry {
         name: "coordinate",
         summary: "a part of the buffer and what the path holds, divided; grants do not grow when a neighbour shrinks",
-        parameters: &[TARGET, GROWTH, RTT, ALIVE, HOLD, FLOWS],
+        parameters: &[TARGET, GROWTH, RTT, ALIVE, HOLD, FLOWS, REPORT, LOAD_OVER],
         policy: Policy::Coordinate,
     },
 ];
@@ -130,6 +150,8 @@ pub struct Chosen {
     pub(super) alive: Duration,
     pub(super) hold: bool,
     pub(super) connections: usize,
+    /// The time constant of the load, if the queue's state is reported.
+    pub(super) report: Option<Duration>,
     target: f64,
     growth: f64,
 }
@@ -138,10 +160,31 @@ pub struct Chosen {
 const MOST_CONNECTIONS: u64 = 1 << 20;
 
 impl Chosen {
+    /// Writes nothing.
+    const SILENT: Chosen = Chosen {
+        policy: Policy::None,
+        rtt: None,
+        alive: Duration::from_secs(1),
+        hold: false,
+        connections: 1,
+        report: None,
+        target: 1.0,
+        growth: f64::INFINITY,
+    };
+
+    /// Whether windows are looked at.
+    pub(super) fn writes(&self) -> bool {
+        !matches!(self.policy, Policy::None | Policy::Report)
+    }
+
     /// Reads the parameters that the policy has; there is nothing to be done by policy `none`.
     pub fn new(entry: &Entry, settings: &Settings) -> Result<Option<Chosen>, Unfit> {
         if entry.policy == Policy::None {
             return Ok(None);
+        }
+        let load_over = crate::registry::positive_time(settings, "load_over")?;
+        if entry.policy == Policy::Report {
+            return Ok(Some(Chosen { policy: Policy::Report, report: Some(load_over), ..Chosen::SILENT }));
         }
         let has = |name: &str| entry.parameters.iter().any(|p| p.name == name);
         let rtt = settings.time("rtt");
@@ -169,6 +212,7 @@ impl Chosen {
             alive: crate::registry::positive_time(settings, "alive")?,
             hold: has("hold") && settings.flag("hold"),
             connections: connections as usize,
+            report: settings.flag("report").then_some(load_over),
             target,
             growth,
         }))
@@ -179,7 +223,7 @@ impl Chosen {
         let path = sight.rate.0 as f64 * rtt.as_secs_f64() / 8.0 / sight.segment;
         let free = (sight.room - sight.waiting).max(0.0);
         match self.policy {
-            Policy::None => f64::INFINITY,
+            Policy::None | Policy::Report => f64::INFINITY,
             Policy::Free => free,
             Policy::AvgFree => (sight.room - sight.average).max(0.0),
             Policy::BdpFree => free + path,
@@ -214,15 +258,7 @@ mod tests {
     use super::*;
 
     fn chosen(policy: Policy) -> Chosen {
-        Chosen {
-            policy,
-            rtt: None,
-            alive: Duration::from_secs(1),
-            hold: false,
-            connections: 1,
-            target: 0.5,
-            growth: 1.0,
-        }
+        Chosen { policy, target: 0.5, growth: 1.0, ..Chosen::SILENT }
     }
 
     /// The paper's router: 32 segments of 1024 bytes, 1.5 Mbit/s; here 12 wait, 8 on average, and the round trip is 72 ms.

@@ -28,6 +28,8 @@ fn settings(policy: &str, given: &[(&str, Value)]) -> (&'static policy::Entry, S
         ("connections", Value::Count(64)),
         ("target", Value::Ratio(0.5)),
         ("growth", Value::Ratio(1.0)),
+        ("report", Value::Flag(false)),
+        ("load_over", Value::Time(Duration::from_millis(50))),
     ]
     .into_iter()
     .chain(given.iter().cloned())
@@ -279,4 +281,54 @@ fn a_packet_with_data_is_not_looked_at_on_its_way_to_the_queue() {
     r.acks.onward(now, &syn);
     assert!(syn.size().0 > LONGEST_WITHOUT_DATA);
     assert_eq!(r.ack(1, 1, 60_000).0, 60_000);
+}
+
+#[test]
+fn a_report_makes_the_ack_longer_and_goes_only_where_it_is_invited() {
+    let invited = Options { states: Some(Default::default()), ..Options::default() };
+    for (policy, given, reports) in
+        [("report", None, true), ("free", Some(("report", Value::Flag(true))), true), ("free", None, false)]
+    {
+        let mut r = Router::new(policy, given.as_slice());
+        let backlog = Backlog { packets: 2, bytes: Bytes(2104) };
+        let mut pass = |flags, options, payload| {
+            let mut d = packet(1, Direction::Backward, flags, 1, options);
+            let Body::Tcp(segment) = &mut d.body else { unreachable!() };
+            segment.payload = Length(payload);
+            d = Datagram::tcp(d.flow, d.direction, d.ecn, segment.clone());
+            let before = d.size().0;
+            r.acks.report(r.now, &mut d, 9, backlog, r.rate);
+            let Body::Tcp(segment) = &d.body else { unreachable!() };
+            assert_eq!(d.size().0, u64::from(20 + segment.size()), "the packet is as long as what it holds");
+            let said = segment.options.states.map(|s| s.as_slice().to_vec()).unwrap_or_default();
+            (d.size().0 - before, said.iter().map(|s| (s.router, s.queue)).collect::<std::vec::Vec<_>>())
+        };
+        let silent = (0, std::vec![]);
+        // 4 bytes become 14, and 16 with padding; 2104/64 = 32.9.
+        let said = if reports { (12, std::vec![(9, 33)]) } else { silent.clone() };
+        assert_eq!(pass(Flags::ACK, invited, 0), said, "{policy}");
+        for (flags, options, payload) in [
+            (Flags::ACK, Options::default(), 0),
+            (Flags::ACK, invited, 1000),
+            (Flags::SYN | Flags::ACK, invited, 0),
+        ] {
+            assert_eq!(pass(flags, options, payload), silent, "{policy} {flags:?} {payload}");
+        }
+        assert_eq!(r.acks.counters().reported, u64::from(reports));
+    }
+}
+
+#[test]
+fn a_router_that_only_reports_leaves_windows_alone_and_a_fourth_finds_no_room() {
+    let mut r = Router::new("report", &[]);
+    r.open(1, [Some(0), Some(0)]);
+    r.waiting = 32;
+    assert_eq!(r.ack(1, 1000, 60_000), (60_000, Verdict::default()));
+    assert_eq!((r.acks.counters().passed, r.acks.counters().unknown), (0, 0));
+    let invited = Options { states: Some(Default::default()), ..Options::default() };
+    let mut ack = packet(1, Direction::Backward, Flags::ACK, 1, invited);
+    for router in 1..=4 {
+        r.acks.report(r.now, &mut ack, router, Backlog { packets: 0, bytes: Bytes(0) }, r.rate);
+    }
+    assert_eq!((r.acks.counters().reported, ack.size().0), (3, 20 + 20 + 36));
 }
