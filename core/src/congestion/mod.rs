@@ -197,7 +197,7 @@ pub struct Entry {
 }
 
 /// Every controller.
-pub const REGISTRY: &[Entry] = &[reno::ENTRY, becc::ENTRY, becc::MODERN];
+pub const REGISTRY: &[Entry] = &[reno::ENTRY, becc::ENTRY, becc::MODERN, forecast::ENTRY];
 
 /// The entry called `name`.
 pub fn by_name(name: &str) -> Option<&'static Entry> {

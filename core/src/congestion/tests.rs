@@ -3,6 +3,7 @@
 use super::*;
 use crate::registry::{Kind, Value};
 use crate::rng::Rng;
+use crate::wire::tcp::RouterState;
 use proptest::prelude::*;
 use std::vec::Vec;
 
@@ -74,6 +75,7 @@ enum Step {
     Duplicate,
     Congestion(Signal),
     Bend(u64),
+    Report([u16; 5]),
     Wait(u64),
 }
 
@@ -89,6 +91,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Step::Duplicate),
         1 => signal.prop_map(Step::Congestion),
         1 => (0u64..1 << 30).prop_map(Step::Bend),
+        2 => any::<[u16; 5]>().prop_map(Step::Report),
         3 => prop_oneof![0u64..2_000_000, 0u64..5_000_000_000, Just(1u64 << 42)].prop_map(Step::Wait),
     ];
     proptest::collection::vec(step, 1..300)
@@ -135,6 +138,11 @@ proptest! {
                         c.on_duplicate_ack(&DuplicateAck { now, count: duplicates, una, max, echo: None });
                     }
                     Step::Congestion(signal) => c.on_congestion(&Congestion { now, signal, flight: Bytes(max - una) }),
+                    Step::Report([router, queue, average, load, time]) => {
+                        let mut states = RouterStates::default();
+                        states.push(RouterState { router: router % 10, queue, average, load, time });
+                        c.on_router_states(now, &states);
+                    }
                     Step::Bend(window) => c.set_congestion_window(Bytes(window)),
                     Step::Wait(nanos) => now += Duration::from_nanos(nanos),
                     _ => {}

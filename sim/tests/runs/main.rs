@@ -6,6 +6,7 @@ mod closed_forms;
 mod conservation;
 mod determinism;
 mod ecn;
+mod forecast;
 mod schedule;
 
 use narrows_core::Time;

@@ -14,16 +14,19 @@
 //! | [`ar`] | [`ar::Ar`] | a linear function of its last p values, learnt as it goes |
 //! | [`kalman`] | [`kalman::Kalman`] | the integral of what arrives less what leaves |
 //!
-//! [`series`] makes even times of uneven ones, [`score`] tells who was right. The paper names no method; these are the classical
+//! [`control`] is the controller `forecast`, which acts on them. [`series`] makes even times of uneven ones, [`score`] tells who was right. The paper names no method; these are the classical
 //! ones. Values are numbers of the order 1 to 1000 for the sake of the arithmetic: a queue in segments, not in bytes.
 
 pub mod ar;
+pub mod control;
 pub mod holt;
 pub mod kalman;
 pub mod score;
 pub mod series;
 #[cfg(test)]
 mod tests;
+
+pub use control::ENTRY;
 
 use crate::time::Time;
 use core::time::Duration;

@@ -1,0 +1,438 @@
+//! A sender that acts on forecasts: a decorator that keeps another controller's window from filling a router's queue.
+//!
+//! ```text
+//!   once per round trip:  some router's queue, `horizon` ahead > target ──yes──> window x `decrease`, no growth this round
+//!                                                                  └───no───> the inner controller goes on
+//! ```
+//!
+//! A report is half a round trip old, more or less, and what is sent now comes to the queue half a round trip later: hence a horizon
+//! of one round trip from the report. The paper says nothing of the reaction. It is DECbit's (K. K. Ramakrishnan, R. Jain 1990),
+//! which also decides once per round trip on what routers say, and loses nothing by it: by 1/8, not by a half. A loss is
+//! answered by the inner controller as ever.
+//!
+//! The inner controller is told of a mark in that case: it leaves slow start, and keeps what the mark has left.
+//!
+//! Forecasters count in segments. Their constants are round trips, of the smallest RTT when the first report comes: eight even values
+//! per round trip for `ar`, which forgets after sixteen round trips; `holt` forgets its level after half of one, its trend after one;
+//! `kalman` see [`Kalman::of_segments`].
+
+use super::ar::Ar;
+use super::holt::Holt;
+use super::kalman::Kalman;
+use super::{Forecaster, Persistence};
+use crate::congestion::{Ack, Congestion, Controller, DuplicateAck, Entry, Sent, Signal, Start};
+use crate::registry::{Kind, Parameter, Settings, Unfit, within};
+use crate::time::Time;
+use crate::units::{Bytes, Rate};
+use crate::wire::tcp::{RouterState, RouterStates};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// The registry's line for `forecast`.
+pub const ENTRY: Entry = Entry {
+    name: "forecast",
+    summary: "shrinks the window before a queue grows, by forecasts of what routers report (after Nagata et al. about 2003)",
+    parameters: &[
+        Parameter {
+            name: "forecaster",
+            kind: Kind::Word(&["persistence", "holt", "ar", "kalman"]),
+            default: "kalman",
+            meaning: "what forecasts each router's queue; persistence takes it for what was reported last",
+        },
+        Parameter {
+            name: "order",
+            kind: Kind::Count,
+            default: "2",
+            meaning: "past values that ar uses, 1 to 32; two are enough for an oscillation",
+        },
+        Parameter {
+            name: "horizon",
+            kind: Kind::Ratio,
+            default: "1",
+            meaning: "how far it forecasts, in round trips, 0.5 to 2: a report's way here and the data's way back are one",
+        },
+        Parameter {
+            name: "target",
+            kind: Kind::Bytes,
+            default: "16KiB",
+            meaning: "longest queue that is meant to be (the paper's RED begins at 16 segments of 1024 bytes)",
+        },
+        Parameter {
+            name: "decrease",
+            kind: Kind::Ratio,
+            default: "0.875",
+            meaning: "factor on the window when a queue will be longer (DECbit: 0.875)",
+        },
+    ],
+    decorates: Some("reno"),
+    build: |settings, context| {
+        let inner = context.inner.expect("a decorator is given what it decorates");
+        Ok(Box::new(Forecast::new(settings, inner)?))
+    },
+};
+
+/// Routers that are followed; of more the one unheard for longest gives way.
+const ROUTERS: usize = 8;
+/// The clock in reports counts to 65 s: which of two reports is older can be told only if the last is not long ago.
+const COMPARABLE: Duration = Duration::from_secs(10);
+
+/// Which forecaster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Method {
+    Persistence,
+    Holt,
+    Ar(usize),
+    Kalman,
+}
+
+impl Method {
+    fn build(self, rtt: Duration) -> Box<dyn Forecaster> {
+        match self {
+            Method::Persistence => Box::new(Persistence::default()),
+            Method::Holt => Box::new(Holt::new(rtt / 2, rtt)),
+            Method::Ar(order) => Box::new(Ar::new(rtt / 8, order, 1.0 - 1.0 / 128.0)),
+            Method::Kalman => Box::new(Kalman::of_segments(rtt)),
+        }
+    }
+}
+
+/// A router on the way.
+struct Router {
+    forecaster: Box<dyn Forecaster>,
+    last: RouterState,
+    heard: Time,
+    /// It has reported since the last decision.
+    fresh: bool,
+}
+
+/// Forecasts around another controller.
+pub struct Forecast {
+    inner: Box<dyn Controller>,
+    method: Method,
+    horizon: f64,
+    target: u64,
+    decrease: f64,
+    mss: u64,
+    routers: Vec<Router>,
+    rtt: Option<Duration>,
+    min_rtt: Option<Duration>,
+    /// Within this round the window does not grow.
+    still: bool,
+}
+
+impl Forecast {
+    /// Reads the parameters.
+    pub fn new(settings: &Settings, inner: Box<dyn Controller>) -> Result<Self, Unfit> {
+        let order = settings.count("order");
+        if !(1..=32).contains(&order) {
+            return Err(Unfit::new("order", "order counts past values, 1 to 32: write for example 2"));
+        }
+        Ok(Forecast {
+            inner,
+            method: match settings.word("forecaster").as_str() {
+                "persistence" => Method::Persistence,
+                "holt" => Method::Holt,
+                "ar" => Method::Ar(order as usize),
+                _ => Method::Kalman,
+            },
+            horizon: within(settings, "horizon", 0.5, 2.0)?,
+            target: settings.bytes("target").0,
+            decrease: within(settings, "decrease", 0.1, 1.0)?,
+            mss: 1,
+            routers: Vec::new(),
+            rtt: None,
+            min_rtt: None,
+            still: false,
+        })
+    }
+
+    /// A router's queue one horizon ahead, in bytes: never less than nothing.
+    fn ahead(&self, router: &Router) -> f64 {
+        let rtt = self.rtt.or(self.min_rtt).unwrap_or_default();
+        let horizon = Duration::from_secs_f64(self.horizon * rtt.as_secs_f64());
+        (router.forecaster.ahead(horizon) * self.mss as f64).max(0.0)
+    }
+
+    /// The router whose queue will be the longest, and that queue in bytes.
+    fn worst(&self, among: impl Fn(&Router) -> bool) -> Option<(&Router, f64)> {
+        let forecasts = self.routers.iter().filter(|r| among(r)).map(|r| (r, self.ahead(r)));
+        forecasts.max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    fn hear(&mut self, now: Time, state: RouterState, rtt: Duration) {
+        let known = self.routers.iter().position(|r| r.last.router == state.router);
+        let i = known.unwrap_or_else(|| {
+            let forecaster = self.method.build(rtt);
+            let new = Router { forecaster, last: state, heard: now, fresh: false };
+            if self.routers.len() < ROUTERS {
+                self.routers.push(new);
+                return self.routers.len() - 1;
+            }
+            let oldest = (0..ROUTERS).min_by_key(|i| self.routers[*i].heard).unwrap_or(0);
+            self.routers[oldest] = new;
+            oldest
+        });
+        let (router, mss) = (&mut self.routers[i], self.mss as f64);
+        let older = (state.time.wrapping_sub(router.last.time) as i16) < 0;
+        if older && now.since(router.heard) < COMPARABLE {
+            return; // an ACK that was overtaken, or held back
+        }
+        router.forecaster.load(state.load_ratio());
+        router.forecaster.observe(now, state.queue_bytes() as f64 / mss);
+        (router.last, router.heard, router.fresh) = (state, now, true);
+    }
+
+    /// Once per round trip.
+    fn decide(&mut self, now: Time) {
+        self.still = self.worst(|r| r.fresh).is_some_and(|(_, queue)| queue > self.target as f64);
+        self.routers.iter_mut().for_each(|r| r.fresh = false);
+        let window = self.inner.congestion_window().0;
+        if self.still && window > 2 * self.mss {
+            let reduced = Bytes(((window as f64 * self.decrease) as u64).max(2 * self.mss));
+            // Twice of it, since a mark halves.
+            let flight = Bytes(2 * reduced.0);
+            self.inner.on_congestion(&Congestion { now, signal: Signal::Ecn, flight });
+            self.inner.set_congestion_window(reduced);
+        }
+    }
+}
+
+impl Controller for Forecast {
+    fn on_start(&mut self, start: &Start) {
+        self.mss = u64::from(start.mss.max(1));
+        (self.rtt, self.min_rtt) = (start.rtt, start.rtt);
+        self.inner.on_start(start);
+    }
+    fn catch_up(&mut self, now: Time) {
+        self.inner.catch_up(now);
+    }
+    fn on_send(&mut self, sent: &Sent) {
+        self.inner.on_send(sent);
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        self.rtt = ack.rtt.or(self.rtt);
+        self.min_rtt = ack.min_rtt.or(self.min_rtt);
+        if ack.round_start {
+            if ack.in_recovery { self.still = false } else { self.decide(ack.now) }
+        }
+        // A mark was echoed, as it were: the window does not grow.
+        self.inner.on_ack(&Ack { ce: ack.ce || self.still, ..*ack });
+    }
+
+    fn on_duplicate_ack(&mut self, duplicate: &DuplicateAck) {
+        self.inner.on_duplicate_ack(duplicate);
+    }
+
+    fn on_router_states(&mut self, now: Time, states: &RouterStates) {
+        // Before a round trip has been timed there is nothing to count in.
+        if let Some(rtt) = self.min_rtt.or(self.rtt) {
+            states.as_slice().iter().for_each(|state| self.hear(now, *state, rtt));
+        }
+        self.inner.on_router_states(now, states);
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        self.inner.on_congestion(event);
+    }
+    fn set_congestion_window(&mut self, window: Bytes) {
+        self.inner.set_congestion_window(window);
+    }
+    fn congestion_window(&self) -> Bytes {
+        self.inner.congestion_window()
+    }
+    fn ssthresh(&self) -> Bytes {
+        self.inner.ssthresh()
+    }
+    fn window(&self) -> Bytes {
+        self.inner.window()
+    }
+    fn pacing_rate(&self) -> Option<Rate> {
+        self.inner.pacing_rate()
+    }
+    fn timestamp_clock(&self) -> Option<Duration> {
+        self.inner.timestamp_clock()
+    }
+    fn wants_rate_samples(&self) -> bool {
+        self.inner.wants_rate_samples()
+    }
+
+    fn inspect(&self, probe: &mut dyn FnMut(&'static str, f64)) {
+        self.inner.inspect(probe);
+        if let Some((router, queue)) = self.worst(|_| true) {
+            probe("forecast_queue", queue);
+            probe("reported_queue", router.last.queue_bytes() as f64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::reno::Reno;
+    use crate::registry::Value;
+    use alloc::string::ToString;
+
+    const RTT: Duration = Duration::from_millis(100);
+
+    fn reno() -> Box<dyn Controller> {
+        let flags = ["validate", "count_bytes"].map(|name| (name.to_string(), Value::Flag(true)));
+        let settings = Settings(flags.into_iter().chain([("extra".to_string(), Value::Count(0))]).collect());
+        Box::new(Reno::new(&settings).unwrap())
+    }
+
+    fn settings(forecaster: &str, changes: &[(&str, Value)]) -> Settings {
+        let mut settings = Settings::default();
+        for (name, value) in [
+            ("forecaster", Value::Word(forecaster.into())),
+            ("order", Value::Count(2)),
+            ("horizon", Value::Ratio(1.0)),
+            ("target", Value::Bytes(Bytes(16_000))),
+            ("decrease", Value::Ratio(0.875)),
+        ]
+        .into_iter()
+        .chain(changes.iter().cloned())
+        {
+            settings.0.insert(name.to_string(), value);
+        }
+        settings
+    }
+
+    /// A connection with segments of 1000 bytes, a round trip of 100 ms and a window of 16 segments.
+    struct Sender {
+        forecast: Forecast,
+        now: Time,
+    }
+
+    impl Sender {
+        fn new(forecaster: &str) -> Sender {
+            let mut forecast = Forecast::new(&settings(forecaster, &[]), reno()).unwrap();
+            let now = Time::from_millis(100);
+            let (initial_window, max_window) = (Bytes(16_000), Bytes(1 << 20));
+            forecast.on_start(&Start { now, mss: 1000, initial_window, max_window, rtt: Some(RTT) });
+            Sender { forecast, now }
+        }
+
+        /// Router `router` has `queue` units of 64 bytes waiting, `ms` later.
+        fn report(&mut self, ms: u64, router: u16, queue: u16) {
+            self.now += Duration::from_millis(ms);
+            let time = (self.now.as_nanos() / 1_000_000) as u16;
+            let mut states = RouterStates::default();
+            states.push(RouterState { router, queue, load: 256, time, ..RouterState::default() });
+            self.forecast.on_router_states(self.now, &states);
+        }
+
+        /// A segment is acknowledged: the window after it.
+        fn ack(&mut self, round_start: bool, in_recovery: bool) -> u64 {
+            self.forecast.on_ack(&Ack {
+                now: self.now,
+                acked: Bytes(1000),
+                in_flight: Bytes(0),
+                una: 0,
+                max: 0,
+                rtt: Some(RTT),
+                echo: None,
+                min_rtt: Some(RTT),
+                round_start,
+                in_recovery,
+                window_limited: true,
+                ce: false,
+                rate: None,
+            });
+            self.forecast.window().0
+        }
+
+        fn shown(&self, name: &str) -> Option<f64> {
+            let mut found = None;
+            self.forecast.inspect(&mut |n, value| {
+                if n == name {
+                    found = Some(value);
+                }
+            });
+            found
+        }
+    }
+
+    #[test]
+    fn a_queue_over_the_target_costs_an_eighth_per_round_trip_and_all_growth() {
+        let mut s = Sender::new("persistence");
+        s.report(1, 1, 250); // 16,000 bytes: at the target, not over it
+        assert_eq!((s.ack(true, false), s.shown("reported_queue")), (17_000, Some(16_000.0)));
+        s.report(1, 1, 251);
+        assert_eq!(s.ack(false, false), 18_000, "once per round trip");
+        assert_eq!(s.ack(true, false), 15_750, "7/8 of 18,000");
+        assert_eq!(s.ack(false, false), 15_750, "it does not grow");
+        assert_eq!(s.ack(true, false), 15_750);
+        (0..14).for_each(|_| _ = s.ack(false, false));
+        assert_eq!(
+            s.ack(false, false),
+            16_750,
+            "nobody has reported since: 16 segments bring one, in avoidance"
+        );
+        assert_eq!(s.forecast.ssthresh(), Bytes(15_000), "which the mark has set, in whole segments");
+    }
+
+    #[test]
+    fn never_below_two_segments_and_recovery_is_left_alone() {
+        let mut s = Sender::new("persistence");
+        for round in 0..40 {
+            s.report(100, 1, 60_000);
+            assert!(s.ack(true, false) >= 2000, "round {round}");
+        }
+        assert_eq!(s.forecast.window(), Bytes(2000));
+        s.forecast.set_congestion_window(Bytes(1000));
+        s.report(100, 1, 60_000);
+        assert_eq!(s.ack(true, false), 1000, "nor is a window after a timeout raised");
+        let mut s = Sender::new("persistence");
+        s.report(100, 1, 60_000);
+        assert_eq!(s.ack(true, true), 16_000);
+    }
+
+    #[test]
+    fn a_growing_queue_is_answered_before_it_is_long() {
+        // 256 bytes per 10 ms up to 15,360: in 100 ms it will be 17,920.
+        for (forecaster, window) in
+            [("persistence", 17_000), ("holt", 14_000), ("ar", 14_000), ("kalman", 14_000)]
+        {
+            let mut s = Sender::new(forecaster);
+            (0..=60).for_each(|n| s.report(10, 1, 4 * n));
+            let forecast = s.shown("forecast_queue").unwrap();
+            assert_eq!(s.ack(true, false), window, "{forecaster}: {forecast}");
+            assert_eq!(s.shown("reported_queue"), Some(15_360.0));
+            let expected = if forecaster == "persistence" { 15_360.0 } else { 17_920.0 };
+            assert!((forecast / expected - 1.0).abs() < 0.05, "{forecaster}: {forecast}");
+        }
+    }
+
+    #[test]
+    fn the_worst_router_counts_and_reports_that_were_overtaken_do_not() {
+        let mut s = Sender::new("persistence");
+        s.report(10, 1, 300);
+        s.report(10, 2, 10);
+        assert_eq!(s.shown("reported_queue"), Some(19_200.0));
+        s.report(10, 1, 100);
+        assert_eq!(s.shown("reported_queue"), Some(6400.0));
+        let mut states = RouterStates::default();
+        let time = (s.now.as_nanos() / 1_000_000 - 5) as u16;
+        states.push(RouterState { router: 1, queue: 300, time, ..RouterState::default() });
+        s.forecast.on_router_states(s.now, &states);
+        assert_eq!(s.shown("reported_queue"), Some(6400.0), "5 ms older than the last");
+        (3..40).for_each(|router| s.report(10, router, 1));
+        assert_eq!((s.forecast.routers.len(), s.shown("reported_queue")), (ROUTERS, Some(64.0)));
+    }
+
+    #[test]
+    fn what_cannot_be_set_says_what_can() {
+        for (name, value) in [
+            ("order", Value::Count(0)),
+            ("order", Value::Count(33)),
+            ("horizon", Value::Ratio(0.4)),
+            ("horizon", Value::Ratio(2.1)),
+            ("decrease", Value::Ratio(0.0)),
+        ] {
+            let refused = Forecast::new(&settings("ar", &[(name, value)]), reno()).err().unwrap();
+            assert_eq!(refused.parameter, name);
+        }
+    }
+}
