@@ -19,6 +19,7 @@
 use super::ar::Ar;
 use super::holt::Holt;
 use super::kalman::Kalman;
+use super::score::Score;
 use super::{Forecaster, Persistence};
 use crate::congestion::{Ack, Congestion, Controller, DuplicateAck, Entry, Sent, Signal, Start};
 use crate::registry::{Kind, Parameter, Settings, Unfit, within};
@@ -64,6 +65,12 @@ pub const ENTRY: Entry = Entry {
             default: "0.875",
             meaning: "factor on the window when a queue will be longer (DECbit: 0.875)",
         },
+        Parameter {
+            name: "score",
+            kind: Kind::Flag,
+            default: "false",
+            meaning: "let all four forecast beside, and show the RMSE of each at 0.5, 1 and 2 round trips; the window is the same",
+        },
     ],
     decorates: Some("reno"),
     build: |settings, context| {
@@ -76,6 +83,16 @@ pub const ENTRY: Entry = Entry {
 const ROUTERS: usize = 8;
 /// The clock in reports counts to 65 s: which of two reports is older can be told only if the last is not long ago.
 const COMPARABLE: Duration = Duration::from_secs(10);
+
+/// What is scored, and how its RMSE at each of [`HORIZONS`] is called: in bytes.
+const SCORED: [(Method, [&str; 3]); 4] = [
+    (Method::Persistence, ["rmse_persistence_half", "rmse_persistence_one", "rmse_persistence_two"]),
+    (Method::Holt, ["rmse_holt_half", "rmse_holt_one", "rmse_holt_two"]),
+    (Method::Ar(2), ["rmse_ar_half", "rmse_ar_one", "rmse_ar_two"]),
+    (Method::Kalman, ["rmse_kalman_half", "rmse_kalman_one", "rmse_kalman_two"]),
+];
+/// In round trips.
+const HORIZONS: [f64; 3] = [0.5, 1.0, 2.0];
 
 /// Which forecaster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,6 +117,7 @@ impl Method {
 /// A router on the way.
 struct Router {
     forecaster: Box<dyn Forecaster>,
+    score: Option<Score>,
     last: RouterState,
     heard: Time,
     /// It has reported since the last decision.
@@ -113,6 +131,7 @@ pub struct Forecast {
     horizon: f64,
     target: u64,
     decrease: f64,
+    scores: bool,
     mss: u64,
     routers: Vec<Router>,
     rtt: Option<Duration>,
@@ -139,6 +158,7 @@ impl Forecast {
             horizon: within(settings, "horizon", 0.5, 2.0)?,
             target: settings.bytes("target").0,
             decrease: within(settings, "decrease", 0.1, 1.0)?,
+            scores: settings.flag("score"),
             mss: 1,
             routers: Vec::new(),
             rtt: None,
@@ -164,7 +184,18 @@ impl Forecast {
         let known = self.routers.iter().position(|r| r.last.router == state.router);
         let i = known.unwrap_or_else(|| {
             let forecaster = self.method.build(rtt);
-            let new = Router { forecaster, last: state, heard: now, fresh: false };
+            let score = || {
+                let order = |method| {
+                    if let (Method::Ar(_), Method::Ar(n)) = (method, self.method) {
+                        Method::Ar(n)
+                    } else {
+                        method
+                    }
+                };
+                Score::new(SCORED.iter().map(|(method, _)| order(*method).build(rtt)).collect(), &HORIZONS)
+            };
+            let score = self.scores.then(score);
+            let new = Router { forecaster, score, last: state, heard: now, fresh: false };
             if self.routers.len() < ROUTERS {
                 self.routers.push(new);
                 return self.routers.len() - 1;
@@ -173,13 +204,19 @@ impl Forecast {
             self.routers[oldest] = new;
             oldest
         });
+        let round = self.rtt.unwrap_or(rtt);
         let (router, mss) = (&mut self.routers[i], self.mss as f64);
         let older = (state.time.wrapping_sub(router.last.time) as i16) < 0;
         if older && now.since(router.heard) < COMPARABLE {
             return; // an ACK that was overtaken, or held back
         }
         router.forecaster.load(state.load_ratio());
-        router.forecaster.observe(now, state.queue_bytes() as f64 / mss);
+        let queue = state.queue_bytes() as f64 / mss;
+        router.forecaster.observe(now, queue);
+        if let Some(score) = &mut router.score {
+            score.load(state.load_ratio());
+            score.observe(now, queue, round);
+        }
         (router.last, router.heard, router.fresh) = (state, now, true);
     }
 
@@ -263,6 +300,13 @@ impl Controller for Forecast {
         if let Some((router, queue)) = self.worst(|_| true) {
             probe("forecast_queue", queue);
             probe("reported_queue", router.last.queue_bytes() as f64);
+            for (i, (_, names)) in SCORED.iter().enumerate() {
+                for (h, name) in names.iter().enumerate() {
+                    if let Some(rmse) = router.score.as_ref().and_then(|score| score.rmse(i, h)) {
+                        probe(name, rmse * self.mss as f64);
+                    }
+                }
+            }
         }
     }
 }
@@ -290,6 +334,7 @@ mod tests {
             ("horizon", Value::Ratio(1.0)),
             ("target", Value::Bytes(Bytes(16_000))),
             ("decrease", Value::Ratio(0.875)),
+            ("score", Value::Flag(false)),
         ]
         .into_iter()
         .chain(changes.iter().cloned())
@@ -307,7 +352,11 @@ mod tests {
 
     impl Sender {
         fn new(forecaster: &str) -> Sender {
-            let mut forecast = Forecast::new(&settings(forecaster, &[]), reno()).unwrap();
+            Sender::of(&settings(forecaster, &[]))
+        }
+
+        fn of(settings: &Settings) -> Sender {
+            let mut forecast = Forecast::new(settings, reno()).unwrap();
             let now = Time::from_millis(100);
             let (initial_window, max_window) = (Bytes(16_000), Bytes(1 << 20));
             forecast.on_start(&Start { now, mss: 1000, initial_window, max_window, rtt: Some(RTT) });
@@ -420,6 +469,28 @@ mod tests {
         assert_eq!(s.shown("reported_queue"), Some(6400.0), "5 ms older than the last");
         (3..40).for_each(|router| s.report(10, router, 1));
         assert_eq!((s.forecast.routers.len(), s.shown("reported_queue")), (ROUTERS, Some(64.0)));
+    }
+
+    #[test]
+    fn the_score_of_a_ramp_is_persistences_lag_and_it_moves_no_window() {
+        let of = |score| Sender::of(&settings("kalman", &[("score", Value::Flag(score))]));
+        let (mut s, mut plain) = (of(true), of(false));
+        // 64 bytes per 10 ms: late by half, one and two round trips of 100 ms persistence misses 320, 640 and 1280 bytes.
+        for n in 0..2000 {
+            s.report(10, 1, n);
+            plain.report(10, 1, n);
+            assert_eq!(s.ack(n % 10 == 0, false), plain.ack(n % 10 == 0, false));
+        }
+        for (name, missed) in ["rmse_persistence_half", "rmse_persistence_one", "rmse_persistence_two"]
+            .iter()
+            .zip([320.0, 640.0, 1280.0])
+        {
+            assert!((s.shown(name).unwrap() - missed).abs() < 1.0, "{name}: {:?}", s.shown(name));
+            assert_eq!(plain.shown(name), None);
+        }
+        for name in ["rmse_holt_one", "rmse_ar_one", "rmse_kalman_one"] {
+            assert!(s.shown(name).unwrap() < 64.0, "{name}: {:?}", s.shown(name));
+        }
     }
 
     #[test]

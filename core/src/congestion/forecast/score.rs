@@ -1,7 +1,7 @@
 //! Who forecasts best: the root of the mean square error of several forecasters at several horizons, against what the series really
 //! was later, in constant memory.
 //!
-//! Horizons count in round trips. A forecast waits in a ring until the series has passed the instant it is for, and is compared with
+//! A forecast counts as it was made, also one of less than nothing. Horizons count in round trips. A forecast waits in a ring until the series has passed the instant it is for, and is compared with
 //! the straight line between the two values around it. A ring holds [`WAITING`] of them; forecasts are made that far apart.
 
 use super::Forecaster;
