@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use core::time::Duration;
 
 /// Bits: 4096 make the standard error 1.1 % at 1000 flows and 4 % at 10,000; above 34,000 the map is full.
-const BITS: usize = 4096;
+pub const BITS: usize = 4096;
 const WORDS: usize = BITS / 64;
 
 /// Counts flows.
@@ -41,8 +41,7 @@ impl FlowCount {
         if *word & mask == 0 {
             *word |= mask;
             self.zeros -= 1;
-            let m = BITS as f64;
-            self.now = libm::round(m * libm::log(m / f64::from(self.zeros.max(1))));
+            self.now = estimate(self.zeros);
         }
     }
 
@@ -59,6 +58,12 @@ impl FlowCount {
     pub fn flows(&self) -> f64 {
         self.now.max(self.before).max(1.0)
     }
+}
+
+/// How many flows leave so many of [`BITS`] bits zero, in a whole number.
+pub fn estimate(zeros: u32) -> f64 {
+    let m = BITS as f64;
+    libm::round(m * libm::log(m / f64::from(zeros.max(1))))
 }
 
 #[cfg(test)]
