@@ -25,13 +25,13 @@ fn ancestors() -> impl Iterator<Item = u32> {
 
 /// The folder of ours in a BPF file system, if there is one. `ip netns exec` hides `/sys/fs/bpf` under a `/sys` of its own; the
 /// shell behind it still sees it.
-fn folder() -> Option<PathBuf> {
+pub(crate) fn folder() -> Option<PathBuf> {
     let is_bpf = |path: &PathBuf| statfs(path).is_ok_and(|s| s.filesystem_type() == BPF_FS_MAGIC);
     let theirs = ancestors().map(|pid| PathBuf::from(format!("/proc/{pid}/root{HERE}")));
     std::iter::once(PathBuf::from(HERE)).chain(theirs).find(is_bpf).map(|root| root.join("narrows"))
 }
 
-fn folder_or_mount() -> Result<PathBuf, Error> {
+pub(crate) fn folder_or_mount() -> Result<PathBuf, Error> {
     if let Some(found) = folder() {
         return Ok(found);
     }

@@ -20,9 +20,11 @@
 //! | `program` | the table of controllers, and what their parameters become in the kernel |
 //! | `load` | into the kernel, for as long as this process lives |
 //! | `kept` | in the kernel for good: pins in a BPF file system, `list`, `unload` |
+//! | `ackwin` | at a device: the router that writes into the windows of ACKs |
 //! | `watch` | what connections do, event by event |
 //! | `need` | what is missing, in one message |
 
+pub mod ackwin;
 mod kept;
 mod load;
 mod need;

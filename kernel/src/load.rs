@@ -124,7 +124,6 @@ fn into_kernel(program: &Program, name: &str, constants: &[(&str, u64)]) -> Resu
 /// Writes constants and name to where the compiled program keeps them.
 fn prepare(open: &mut OpenObject, object: &[u8], name: &str, constants: &[(&str, u64)]) {
     let btf = Btf::from_raw("program", object).ok().flatten().expect("clang -g writes the types");
-    let rodata = btf.type_by_name::<types::DataSec<'_>>(".rodata").expect("constants are read-only data");
     let ops = btf.type_by_name::<types::Struct<'_>>("tcp_congestion_ops").expect("it is one");
     let name_bits = ops.iter().find(|m| m.name.is_some_and(|n| n == "name")).map(|m| m.attr);
     for mut map in open.maps_mut() {
@@ -143,14 +142,21 @@ fn prepare(open: &mut OpenObject, object: &[u8], name: &str, constants: &[(&str,
             continue;
         }
         for (wanted, value) in constants {
-            let variable = rodata.iter().find(|v| {
-                btf.type_by_id::<types::Var<'_>>(v.ty).and_then(|t| t.name()).is_some_and(|n| n == *wanted)
-            });
-            let variable = variable.unwrap_or_else(|| panic!("the program has no constant {wanted}"));
-            let field = &mut image[variable.offset as usize..][..variable.size];
-            field.copy_from_slice(&value.to_le_bytes()[..variable.size]);
+            let field = constant(&btf, image, wanted);
+            field.copy_from_slice(&value.to_le_bytes()[..field.len()]);
         }
     }
+}
+
+/// Where the image of a program's read-only data has the constant `wanted`.
+pub(crate) fn constant<'i>(btf: &Btf<'_>, image: &'i mut [u8], wanted: &str) -> &'i mut [u8] {
+    let rodata = btf.type_by_name::<types::DataSec<'_>>(".rodata").expect("constants are read-only data");
+    let named = |v: &types::VarSecInfo| {
+        btf.type_by_id::<types::Var<'_>>(v.ty).and_then(|t| t.name()).is_some_and(|n| n == wanted)
+    };
+    let variable = rodata.iter().find(|v| named(v));
+    let variable = variable.unwrap_or_else(|| panic!("the program has no constant {wanted}"));
+    &mut image[variable.offset as usize..][..variable.size]
 }
 
 /// Name, and parameters other than defaults, for `list`: at most 4096 bytes, the rest zero.
@@ -195,9 +201,11 @@ pub(crate) fn overhear() {
 }
 
 fn refused(e: libbpf_rs::Error) -> Error {
-    if let Some(missing) = Facts::all().missing() {
-        return missing;
-    }
+    Facts::all().missing().unwrap_or_else(|| complained(e))
+}
+
+/// What to say of a refusal that no missing part explains.
+pub(crate) fn complained(e: libbpf_rs::Error) -> Error {
     let complaints = COMPLAINTS.lock().map(|c| c.clone()).unwrap_or_default();
     let told: Vec<&str> = complaints.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     if told.iter().any(|l| l.contains("-EPERM") || l.contains("Operation not permitted")) {
