@@ -2,6 +2,7 @@
 //! passes.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // real connections take real time
 
+mod ackwin;
 mod differential;
 mod life;
 mod path;

@@ -146,12 +146,12 @@ impl Drop for Path {
     }
 }
 
-fn remove(name: &str) {
+pub fn remove(name: &str) {
     let _ = Command::new("ip").args(["netns", "del", name]).output();
 }
 
 /// Namespaces of processes that are gone.
-fn remove_orphans() {
+pub fn remove_orphans() {
     let Ok(entries) = std::fs::read_dir("/run/netns") else { return };
     for name in entries.flatten().filter_map(|e| e.file_name().into_string().ok()) {
         let pid = name.strip_prefix("nk").and_then(|rest| rest.split_once('-')).map(|(pid, _)| pid);
@@ -162,7 +162,10 @@ fn remove_orphans() {
     }
 }
 
-fn in_namespace<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+pub fn in_namespace<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
     let place = File::open(format!("/run/netns/{name}")).expect("the namespace is there");
     spawn(move || {
         setns(place, CloneFlags::CLONE_NEWNET).expect("root may enter it");
