@@ -1,4 +1,6 @@
-//! `narrows kernel`: controllers inside the Linux kernel, loaded, listed, watched and taken out again.
+//! `narrows kernel`: controllers inside the Linux kernel, loaded, listed, watched and taken out again; and what works at a device.
+
+mod ackwin;
 
 use crate::{Format, Stop, say};
 use clap::{Arg, ArgMatches, Args as ClapArgs, Command, FromArgMatches, Subcommand};
@@ -20,7 +22,7 @@ pub struct Args {
 enum What {
     /// Load a controller into the kernel, where sockets, routes and namespaces can choose it; it stays until `unload`
     Load(LoadArgs),
-    /// List the controllers in the kernel: ours with parameters and connections, and the kernel's own
+    /// List the controllers in the kernel, ours with parameters and connections, and what is attached to devices
     List {
         /// How to print them
         #[arg(long, value_enum, default_value = "text")]
@@ -31,6 +33,12 @@ enum What {
         /// The name it was loaded under
         name: String,
     },
+    /// Attach a router's algorithm to a device; it stays until `detach`
+    #[command(subcommand)]
+    Attach(ackwin::Attach),
+    /// Detach it from the device
+    #[command(subcommand)]
+    Detach(ackwin::Detach),
     /// Watch the connections of a loaded controller until Ctrl-C
     Watch(WatchArgs),
 }
@@ -131,6 +139,8 @@ pub fn kernel(args: Args) -> Result<ExitCode, Stop> {
             };
             say(format_args!("{name} is unloaded; {going_on}\n"))
         }
+        What::Attach(what) => ackwin::attach(what),
+        What::Detach(what) => ackwin::detach(what),
         What::Watch(watch) => self::watch(watch),
     }
     .map(|()| ExitCode::SUCCESS)
@@ -157,10 +167,12 @@ fn load(Chosen { program, name, given }: Chosen) -> Result<(), Stop> {
 
 fn list(format: Format) -> Result<(), Stop> {
     let ours = narrows_kernel::kept().map_err(refused)?;
+    let devices = narrows_kernel::ackwin::attached().map_err(refused)?;
     let others: Vec<String> =
         narrows_kernel::available().into_iter().filter(|a| ours.iter().all(|k| k.name() != a)).collect();
     let counts = |k: &Kept| k.counts().map_err(refused);
     if format == Format::Json {
+        let devices: Vec<Value> = devices.iter().map(ackwin::object).collect();
         let mut loaded = Vec::new();
         for k in &ours {
             let (counts, parameters) =
@@ -170,7 +182,10 @@ fn list(format: Format) -> Result<(), Stop> {
                 "connections": counts.live(), "connections_ever": counts.opened,
             }));
         }
-        return say(format_args!("{:#}\n", json!({ "loaded": loaded, "others": others })));
+        return say(format_args!(
+            "{:#}\n",
+            json!({ "loaded": loaded, "devices": devices, "others": others })
+        ));
     }
     let mut text = String::new();
     for k in &ours {
@@ -186,6 +201,7 @@ fn list(format: Format) -> Result<(), Stop> {
             parameters.join(" ")
         );
     }
+    text.extend(devices.iter().map(ackwin::line));
     if ours.is_empty() {
         text += "nothing loaded by narrows: try `narrows kernel load becc`\n";
     }

@@ -8,7 +8,7 @@
 //! | `reproduce` | `narrows reproduce [PAPER]`, `narrows claims` |
 //! | `emulate` | `narrows emulate -- CMD` |
 //! | `gateway` | `narrows gateway`: a standing bottleneck between two interfaces |
-//! | `kernel` | `narrows kernel load`, `list`, `unload`, `watch` |
+//! | `kernel` | `narrows kernel load`, `list`, `unload`, `watch`, `attach`, `detach` |
 //! | `list` | `narrows list`, `schema`, `completions` |
 //! | `work` | many runs at once, with progress, stopped by Ctrl-C |
 //! | `json` | the documented JSON of `run` |
@@ -76,7 +76,7 @@ enum Command {
     Reproduce(reproduce::Args),
     /// List the claims of the papers, and the verdicts last recorded
     Claims(reproduce::ClaimsArgs),
-    /// Controllers inside the Linux kernel: load, list, unload, watch
+    /// Controllers inside the Linux kernel: load, list, unload, watch, attach to a device
     #[cfg(feature = "kernel")]
     Kernel(kernel::Args),
     /// List controllers, queue disciplines, stacks, metrics and papers, with their parameters

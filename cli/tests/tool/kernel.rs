@@ -91,3 +91,64 @@ fn its_flags_are_the_controllers_parameters_and_their_refusals_say_what_to_write
         assert!(said(&refused).contains(words), "{arguments:?}: {}", said(&refused));
     }
 }
+
+/// A device, which goes with the value, and what is attached to it with the device.
+struct Device(String);
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        kernel(&["detach", "ackwin", "--dev", &self.0]);
+        let _ = Command::new("ip").args(["link", "del", &self.0]).status();
+    }
+}
+
+#[test]
+fn ackwin_is_attached_to_a_device_listed_and_detached() {
+    if !possible() {
+        return;
+    }
+    let device = Device(format!("cd{}", std::process::id()));
+    let name = device.0.as_str();
+    if !Command::new("ip").args(["link", "add", name, "type", "veth"]).status().is_ok_and(|s| s.success()) {
+        eprintln!("SKIPPED: needs iproute2 and veth");
+        return;
+    }
+    let attach =
+        ["attach", "ackwin", "--dev", name, "--rate", "45Mbit/s", "--limit", "128KiB", "--rtt", "40ms"];
+    let attached = kernel(&attach);
+    assert!(attached.status.success() && said(&attached).contains("detach ackwin"), "{}", said(&attached));
+    assert!(said(&kernel(&attach)).contains("attached to"), "once is enough");
+
+    let list: Value = serde_json::from_slice(&kernel(&["list", "--format", "json"]).stdout).unwrap();
+    let ours = list["devices"].as_array().unwrap().iter().find(|d| d["device"] == name).unwrap();
+    assert_eq!(
+        ours["parameters"],
+        serde_json::json!({ "rate": "45Mbit/s", "limit": "128KiB", "rtt": "40ms", "policy": "share" })
+    );
+    assert_eq!(["passed", "rewritten", "unknown", "floored"].map(|c| ours[c].as_u64()), [Some(0); 4]);
+    assert!(said(&kernel(&["list"])).contains("--rate 45Mbit/s --limit 128KiB --rtt 40ms --policy share"));
+
+    let detached = kernel(&["detach", "ackwin", "--dev", name]);
+    assert!(detached.status.success() && said(&detached).contains("0 ACKs"), "{}", said(&detached));
+    let again = kernel(&["detach", "ackwin", "--dev", name]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(said(&again).contains("not attached"), "{}", said(&again));
+}
+
+#[test]
+fn attaching_with_a_wrong_word_says_what_to_write() {
+    let help = said(&kernel(&["attach", "ackwin", "--help"]));
+    assert!(["--dev", "--rate", "--limit", "--rtt", "share"].iter().all(|f| help.contains(f)), "{help}");
+    for (dev, rate, limit, words) in [
+        ("nodevice0", "45Mbit/s", "128KiB", "write --dev with one of"),
+        ("lo", "45", "128KiB", "45Mbit/s"),
+        ("lo", "45mbps", "128KiB", "write 45 Mbit/s"),
+        ("lo", "0bit/s", "128KiB", "--rate 45Mbit/s"),
+        ("lo", "45Mbit/s", "100p", "not a unit of an amount of data"),
+        ("lo", "45Mbit/s", "0B", "--limit 128KiB"),
+    ] {
+        let refused = kernel(&["attach", "ackwin", "--dev", dev, "--rate", rate, "--limit", limit]);
+        assert_eq!(refused.status.code(), Some(2), "{dev} {rate} {limit}");
+        assert!(said(&refused).contains(words), "{}", said(&refused));
+    }
+}
