@@ -15,6 +15,7 @@ use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectB
 use narrows_core::ackwin::count::{BITS, estimate};
 use narrows_core::{Bytes, Rate};
 use nix::ifaddrs::getifaddrs;
+use nix::net::if_::if_nameindex;
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -75,11 +76,11 @@ struct Device {
     link_header: u32,
 }
 
-/// if_arp.h: what precedes the IP header, by the device's type.
-fn link_header(hatype: u16) -> Option<u32> {
+/// if_arp.h: what precedes the IP header, by the device's type; a device without a link address has no link header either.
+fn link_header(hatype: Option<u16>) -> Option<u32> {
     match hatype {
-        1 | 772 => Some(14),           // Ethernet, loopback
-        512 | 519 | 65_534 => Some(0), // PPP, raw IP, TUN and its like
+        Some(1 | 772) => Some(14),                  // Ethernet, loopback
+        None | Some(512 | 519 | 65_534) => Some(0), // PPP, raw IP, TUN and its like
         _ => None,
     }
 }
@@ -87,23 +88,19 @@ fn link_header(hatype: u16) -> Option<u32> {
 impl Device {
     fn find(name: &str) -> Result<Device, Error> {
         let unread = |e: nix::Error| Error::new(format!("the devices cannot be listed ({e})"), "run as root");
-        let links: Vec<_> = getifaddrs()
-            .map_err(unread)?
-            .filter_map(|i| {
-                i.address.and_then(|a| a.as_link_addr().map(|l| (i.interface_name, l.hatype(), l.ifindex())))
-            })
-            .collect();
-        let Some((_, hatype, index)) = links.iter().find(|(n, ..)| n == name) else {
-            let names: Vec<&str> = links.iter().map(|(n, ..)| n.as_str()).collect();
+        let indexes = if_nameindex().map_err(unread)?;
+        let Some(interface) = indexes.iter().find(|i| i.name().to_str() == Ok(name)) else {
+            let names: Vec<_> = indexes.iter().map(|i| i.name().to_string_lossy()).collect();
             let message = format!("there is no device `{name}` in this network namespace");
             return Err(Error::new(message, format!("write --dev with one of {}", names.join(", "))));
         };
-        let header = link_header(*hatype).ok_or_else(|| {
-            let message =
-                format!("{name} is neither Ethernet nor a device of bare IP packets (type {hatype})");
+        let mut of_it = getifaddrs().map_err(unread)?.filter(|a| a.interface_name == name);
+        let hatype = of_it.find_map(|a| Some(a.address?.as_link_addr()?.hatype()));
+        let link_header = link_header(hatype).ok_or_else(|| {
+            let message = format!("{name} is neither Ethernet nor a device of bare IP packets");
             Error::new(message, "attach to the Ethernet, PPP or TUN device that the packets go through")
         })?;
-        Ok(Device { name: name.to_string(), index: *index as u32, link_header: header })
+        Ok(Device { name: name.to_string(), index: interface.index(), link_header })
     }
 }
 
