@@ -14,7 +14,7 @@
 
 use super::error::Refusal;
 use super::text::{At, Backward, Change, Setting, Written};
-use super::{Document, Error, resolve};
+use super::{Document, Error, part, resolve};
 use crate::quantity::Quantity;
 use crate::scenario::Line;
 use narrows_core::units::{Bytes, Rate};
@@ -86,7 +86,7 @@ fn resolved(text: &Text, folder: &Path) -> Result<Bottleneck, Refusal> {
             )),
         };
         line.queue = resolve::queue(queue, &(0..0), line.mtu, &bdp, folder)?;
-        line.ack_window = resolve::ack_window(words, &(0..0), &line.queue)?;
+        line.ack_window = part::ack_window(words, &(0..0), &line.queue)?;
         Ok::<Line, Refusal>(line)
     };
     let (mtu, queue, words) = (text.mtu.as_ref(), text.queue.as_ref(), text.ack_window.as_ref());

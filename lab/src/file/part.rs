@@ -396,6 +396,27 @@ fn count(n: i64) -> Result<u64, Misread> {
     u64::try_from(n).map_err(|_| Misread::new(format!("{n} is negative"), "write 0 or more"))
 }
 
+/// What is written into ACKs, as said or by default: nothing.
+pub(super) fn ack_window(
+    written: Option<&At<Setting>>,
+    span: &Range<usize>,
+    queue: &Part,
+) -> Result<Part, Refusal> {
+    let bdp =
+        || Err(Refusal::new("no policy is written in bandwidth-delay products", "write a policy's name"));
+    let reader = Reader { family: Family::AckWindow, defaults: &[], bdp: &bdp, folder: Path::new("") };
+    let part = reader.part(written, span)?;
+    if part.name != "none" && queue.limit().is_none() {
+        let message = format!(
+            "ack_window = {}: the queue {} has no limit, so nobody knows its room",
+            part.name, queue.name
+        );
+        let advice = "give the queue a limit, for example \"fifo:100p\", or leave ack_window out";
+        return Err(Refusal::new(message, advice).at(written.map_or(span, |w| &w.span)));
+    }
+    Ok(part)
+}
+
 /// Bytes or packets; bandwidth-delay products become bytes, rounded up.
 pub(crate) fn amount(text: &str, bdp: &dyn Fn() -> Result<Bytes, Refusal>) -> Result<Amount, Refusal> {
     resolve_bdp(Amount::read(text)?, bdp)

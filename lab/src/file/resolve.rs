@@ -281,7 +281,7 @@ fn fill_queues(
         let both = written.ack_window.as_ref();
         let back = written.backward.as_ref().and_then(|b| b.ack_window.as_ref()).or(both);
         for (words, line) in [(both, &mut link.forward), (back, &mut link.backward)] {
-            line.ack_window = self::ack_window(words, &written.span, &line.queue)?;
+            line.ack_window = part::ack_window(words, &written.span, &line.queue)?;
         }
     }
     Ok(())
@@ -297,27 +297,6 @@ pub(super) fn queue(
 ) -> Result<Part, Refusal> {
     let part = part::Reader { family: Family::Queue, defaults: &[], bdp, folder }.part(written, span)?;
     holds_a_packet(&part, mtu).map_err(|r| r.at(written.map_or(span, |q| &q.span)))?;
-    Ok(part)
-}
-
-/// What is written into ACKs, as said or by default: nothing.
-pub(super) fn ack_window(
-    written: Option<&At<Setting>>,
-    span: &Range<usize>,
-    queue: &Part,
-) -> Result<Part, Refusal> {
-    let bdp =
-        || Err(Refusal::new("no policy is written in bandwidth-delay products", "write a policy's name"));
-    let reader = part::Reader { family: Family::AckWindow, defaults: &[], bdp: &bdp, folder: Path::new("") };
-    let part = reader.part(written, span)?;
-    if part.name != "none" && queue.limit().is_none() {
-        let message = format!(
-            "ack_window = {}: the queue {} has no limit, so nobody knows its room",
-            part.name, queue.name
-        );
-        let advice = "give the queue a limit, for example \"fifo:100p\", or leave ack_window out";
-        return Err(Refusal::new(message, advice).at(written.map_or(span, |w| &w.span)));
-    }
     Ok(part)
 }
 
