@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A router reports its load as a part of its line's rate, so that it need not say the rate: the filter learns C from how the queue
-//! follows the load. What the load does not explain is the drift d. While the queue is empty the integral stands at its
-//! stop and says nothing of d and C: such a step is left out.
+//! follows the load. What the load does not explain is the drift d. While the queue is empty, as it should be, the
+//! integral stands at its stop and says nothing of d and C: such a step is left out. An empty queue that should grow is
+//! news.
 
 use super::Forecaster;
 use crate::time::Time;
@@ -101,7 +102,8 @@ impl Forecaster for Kalman {
             return;
         };
         let dt = now.since(then).as_secs_f64();
-        if value <= 0.0 && old <= 0.0 {
+        let slope = self.state[1] + self.state[2] * self.surplus;
+        if value <= 0.0 && old <= 0.0 && slope <= 0.0 {
             // At the stop: q is known, nothing else is learnt, and the drift may have become any other meanwhile.
             self.state[0] = 0.0;
             self.covariance[0] = [self.noise, 0.0, 0.0];

@@ -186,6 +186,24 @@ fn an_empty_queue_teaches_nothing_of_its_line() {
 }
 
 #[test]
+fn a_queue_that_stays_empty_against_all_expectation_is_believed() {
+    // The reports say 10 % less than what comes: a drift of 100/s beside a rate of 1000/s.
+    let mut kalman = Kalman::of_segments(RTT);
+    let mut queue = 50.0;
+    let mut step = |n: u32, load: f64, drift: f64| {
+        queue = f64::max(queue + (1000.0 * (load - 1.0) + drift) * 0.01, 0.0);
+        kalman.load(load);
+        kalman.observe(at(10.0 * f64::from(n)), queue);
+        kalman.ahead(RTT)
+    };
+    (0..500).for_each(|n| _ = step(n, if n / 10 % 2 == 0 { 1.2 } else { 0.6 }, 100.0));
+    (500..600).for_each(|n| assert!(step(n, 0.5, 100.0) < 60.0));
+    assert!(step(600, 1.0, 0.0) > 5.0, "the drift is remembered: 8 after 80 ms");
+    let ahead = (601..700).map(|n| step(n, 1.0, 0.0)).last().unwrap();
+    assert!(ahead < 1.0, "{ahead}");
+}
+
+#[test]
 fn an_autoregression_survives_a_long_silence_and_never_explodes() {
     let mut ar = Ar::new(STEP, 2, 0.98);
     let wave = |n: u32| 50.0 + 20.0 * libm::sin(f64::from(n) * 0.0628);
