@@ -13,10 +13,19 @@ use narrows_core::wire::{ipv4, ipv6, protocol};
 use narrows_core::{Ecn, FlowId, Packet, Rng, Time};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+/// Why the programs cannot be tried here, if they cannot.
+fn impossible() -> Option<String> {
+    if let Some(missing) = Facts::cheap().missing() {
+        return Some(missing.to_string());
+    }
+    let ip = std::process::Command::new("ip").arg("-V").output();
+    (!knows_tcx() || ip.is_err()).then(|| "needs Linux 6.6 and iproute2".into())
+}
+
 macro_rules! needs_kernel {
     () => {
-        if let Some(missing) = Facts::cheap().missing() {
-            eprintln!("SKIPPED: {missing}");
+        if let Some(reason) = impossible() {
+            eprintln!("SKIPPED: {reason}");
             return;
         }
     };
