@@ -26,6 +26,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 #define BITS 4096
 #define SECOND_US 1000000ull
+#define THIRD_PACKET_NS 1000000000ull
 #define BIT_NS 8000000000ull /* nanoseconds that a byte takes at 1 bit/s */
 
 enum { HEADERS = 52, GUESS_US = 100000, LONGEST_WITHOUT_DATA = 120, LONGEST_RTT_US = 60000000 };
@@ -61,6 +62,7 @@ struct connection {
 	u32 opening;
 	u32 syn_at; /* microseconds modulo 2^32 */
 	u32 rtt;    /* microseconds; 0 if it is not known */
+	u32 ack;    /* the last ACK number that passed */
 };
 
 struct {
@@ -75,6 +77,7 @@ struct router {
 	struct bpf_spin_lock lock;
 	u32 set, flows, flows_before;
 	u64 began;
+	u64 awaits_until; /* third packets of handshakes are expected until then */
 	u64 free_at;   /* when the line has sent all that waits */
 	u64 remainder; /* of the last division by `rate` */
 	u64 bits[BITS / 64];
@@ -209,8 +212,10 @@ int ackwin_onward(struct __sk_buff *skb)
 	bpf_spin_lock(&r->lock);
 	join(r, now, size);
 	bpf_spin_unlock(&r->lock);
-	/* What a packet says of the connection is in its handshake, and that is short. */
-	if (skb->len > link_header + LONGEST_WITHOUT_DATA || !look(skb, true, &l))
+	/* What a packet says of the connection is in its handshake, and that is short; but its third packet may have data. */
+	if (skb->len > link_header + LONGEST_WITHOUT_DATA && now >= r->awaits_until)
+		return TCX_NEXT;
+	if (!look(skb, true, &l))
 		return TCX_NEXT;
 	if (l.flags & RST) {
 		bpf_map_delete_elem(&connections, &l.ends);
@@ -220,7 +225,7 @@ int ackwin_onward(struct __sk_buff *skb)
 			c->peer_scale = l.scale;
 			opens(c, now, true, l.flags);
 		}
-	} else if (!l.payload) {
+	} else {
 		c = bpf_map_lookup_elem(&connections, &l.ends);
 		if (c)
 			goes_on(c, now, true);
@@ -252,6 +257,7 @@ int ackwin_back(struct __sk_buff *skb)
 	struct router *r = router();
 	struct connection *c;
 	struct look l = {};
+	bool news;
 
 	if (!r || !look(skb, false, &l))
 		return TCX_NEXT;
@@ -266,23 +272,28 @@ int ackwin_back(struct __sk_buff *skb)
 			c->mss = l.mss;
 			opens(c, now, false, l.flags);
 		}
+		r->awaits_until = now + THIRD_PACKET_NS;
 		return TCX_NEXT;
 	}
 	if (!(l.flags & ACK))
 		return TCX_NEXT;
 	__sync_fetch_and_add(&counts.passed, 1);
 	key = number(&l.ends);
+	c = bpf_map_lookup_elem(&connections, &l.ends);
+	/* A flow shares the queue if its data take it: what comes back acknowledges something new. */
+	news = c ? (s32)(c->ack - l.ack) < 0 : !l.payload;
 	bpf_spin_lock(&r->lock);
-	see(r, now, key);
+	if (news)
+		see(r, now, key);
 	flows = max(max(r->flows, r->flows_before), 1u);
 	waiting = backlog(r, now);
 	bpf_spin_unlock(&r->lock);
-	c = bpf_map_lookup_elem(&connections, &l.ends);
 	if (!c || !c->scale || !c->peer_scale) {
 		__sync_fetch_and_add(&counts.unknown, 1);
 		return TCX_NEXT;
 	}
 	goes_on(c, now, false);
+	c->ack = l.ack;
 	field = granted(c, waiting, flows);
 	if (field < l.window && set_window(skb, &l, field))
 		__sync_fetch_and_add(&counts.rewritten, 1);

@@ -55,6 +55,7 @@ struct look {
 	u32 tcp;    /* where its header begins */
 	u32 size;   /* at the IP level */
 	u32 payload;
+	u32 ack;    /* host order */
 	u16 window; /* host order */
 	u16 mss;    /* of a SYN; 536 without the option (RFC 9293 section 3.7.1) */
 	u8 flags;
@@ -143,6 +144,7 @@ static inline bool look(struct __sk_buff *skb, bool onward, struct look *l)
 	if (data < 20 || header + data > l->size)
 		return false;
 	l->payload = l->size - header - data;
+	l->ack = (u32)t[8] << 24 | (u32)t[9] << 16 | (u32)t[10] << 8 | t[11];
 	l->flags = t[13];
 	l->window = t[14] << 8 | t[15];
 	__builtin_memcpy(l->ends.near, onward ? near : far, 16);

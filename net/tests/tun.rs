@@ -148,7 +148,9 @@ fn a_tcp_transfer_fills_the_line_and_every_packet_is_accounted_for() {
     let (accounts, inside) = path.close();
     assert_eq!(accounts.unaccounted(inside), 0, "{accounts:?}");
     assert!(accounts.sent[1] >= size as u64 / 1448, "no super-packets: {accounts:?}");
-    assert_eq!(came, accounts.sent[1], "at this rate each packet goes by itself");
+    // The last ones may have come after the count was taken.
+    let each = accounts.sent[1] - 3..=accounts.sent[1];
+    assert!(each.contains(&came), "at this rate each packet goes by itself: {came} of {}", accounts.sent[1]);
 }
 
 /// Packets, or super-packets, that the receiving kernel has been given.

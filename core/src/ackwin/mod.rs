@@ -312,12 +312,9 @@ impl AckWindow {
         // Whole segments. A field that counts in less than a segment is rounded up, which brings no further one; another down,
         // but not below one segment.
         let granted = (libm::floor(b.max(1.0)) * mss).min(f64::from(u32::MAX)) as u64;
-        let unit = 1u64 << shift;
-        let field = if unit < u64::from(connection.mss) {
-            granted.div_ceil(unit)
-        } else {
-            (granted / unit).max(u64::from(connection.mss).div_ceil(unit))
-        };
+        let (unit, least) = (1u64 << shift, u64::from(connection.mss.max(1)));
+        let field =
+            if unit < least { granted.div_ceil(unit) } else { (granted / unit).max(least.div_ceil(unit)) };
         let mut verdict = Verdict::default();
         if field < u64::from(look.window) {
             packet.set_window(field as u16);

@@ -191,6 +191,8 @@ impl Both {
             ("rtt", Value::Time(queue.rtt)),
             ("alive", Value::Time(Duration::from_secs(1))),
             ("hold", Value::Flag(false)),
+            ("report", Value::Flag(false)),
+            ("load_over", Value::Time(Duration::from_millis(50))),
             ("connections", Value::Count(65_536)),
         ] {
             settings.0.insert(name.to_string(), value);

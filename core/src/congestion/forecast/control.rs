@@ -38,7 +38,7 @@ pub const ENTRY: Entry = Entry {
         Parameter {
             name: "forecaster",
             kind: Kind::Word(&["persistence", "holt", "ar", "kalman"]),
-            default: "kalman",
+            default: "persistence",
             meaning: "what forecasts each router's queue; persistence takes it for what was reported last",
         },
         Parameter {
