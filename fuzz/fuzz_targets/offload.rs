@@ -22,6 +22,8 @@ fn router() -> AckWindow {
         ("alive", Value::Time(Duration::from_secs(1))),
         ("hold", Value::Flag(true)),
         ("connections", Value::Count(16)),
+        ("report", Value::Flag(false)),
+        ("load_over", Value::Time(Duration::from_millis(50))),
     ];
     let settings = Settings(values.into_iter().map(|(k, v)| (k.to_string(), v)).collect());
     let entry = policy::by_name("share").expect("it is registered");
