@@ -3,13 +3,7 @@
  * (linux/bpf.h), the same in every version, so nothing is relocated. */
 #pragma once
 
-typedef unsigned char u8, __u8;
-typedef unsigned short u16, __u16, __be16, __sum16;
-typedef int s32, __s32;
-typedef unsigned int u32, __u32, __be32, __wsum;
-typedef long long s64, __s64;
-typedef unsigned long long u64, __u64;
-#include <stdbool.h>
+#include "types.h"
 
 /* linux/bpf.h */
 enum { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_LRU_HASH = 9 };
