@@ -26,22 +26,41 @@ pub struct Carried<P> {
     marked: bool,
     /// An ACK that was held back, and goes on now.
     released: bool,
-    /// The line whose router wrote the window last, counted from 1; 0: none did.
+    /// The line whose router wrote the window last, counted from 1; 0: none did. And when it did.
     writer: u16,
+    written: Time,
 }
 
 impl<P> Carried<P> {
     /// A packet at the start of its way.
     #[inline]
     pub fn new(packet: P, hop: u32) -> Self {
-        Carried { packet, hop, enqueued: Time::ZERO, marked: false, released: false, writer: 0 }
+        Carried {
+            packet,
+            hop,
+            enqueued: Time::ZERO,
+            marked: false,
+            released: false,
+            writer: 0,
+            written: Time::ZERO,
+        }
     }
 
-    /// The line whose router has written the least window into it, if any has: the bottleneck, as the routers see it.
+    /// The line whose router has written the least window into it, if any has, and when: the bottleneck, as the routers see it.
     #[inline]
-    pub fn writer(&self) -> Option<usize> {
-        (self.writer as usize).checked_sub(1)
+    pub fn written(&self) -> Option<Written> {
+        let line = (self.writer as usize).checked_sub(1)?;
+        Some(Written { line, at: self.written })
     }
+}
+
+/// A window that a router wrote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// The line before which the router stands.
+    pub line: usize,
+    /// When.
+    pub at: Time,
 }
 
 impl<P: Packet> Packet for Carried<P> {
@@ -129,6 +148,8 @@ impl<P: Packet + Send> Queue<P> {
 pub struct Wish {
     /// A packet began to leave: [`Line::newest`].
     pub left: bool,
+    /// When it came to the queue, if it came unmarked and leaves marked.
+    pub marked: Option<Time>,
     /// Call [`Line::ready`] at this instant.
     pub ready: Option<Time>,
     /// Call [`Line::arrive`] at this instant: the pipe was empty before.
@@ -283,7 +304,7 @@ impl<P: Passing + Send> Line<P> {
         }
         if now >= self.busy_until && !self.awaited && matches!(&self.queue, Queue::Fifo(_)) {
             self.unhindered += 1;
-            return Wish { left: true, ready: None, arrival: self.send(now, packet) };
+            return Wish { left: true, arrival: self.send(now, packet), ..Wish::default() };
         }
         (packet.enqueued, packet.marked) = (now, packet.ecn() == Ecn::Ce);
         let (before, dropped) = (self.dropped.len(), &mut self.dropped);
@@ -297,7 +318,7 @@ impl<P: Passing + Send> Line<P> {
             return Wish::default();
         }
         self.awaited = true;
-        Wish { left: false, ready: Some(self.busy_until), arrival: None }
+        Wish { ready: Some(self.busy_until), ..Wish::default() }
     }
 
     /// The transmitter may be free and a packet ready to leave.
@@ -315,7 +336,10 @@ impl<P: Passing + Send> Line<P> {
             } else {
                 self.waits.record(now.since(packet.enqueued))
             }
-            self.marked += (packet.ecn() == Ecn::Ce && !packet.marked) as u64;
+            if packet.ecn() == Ecn::Ce && !packet.marked {
+                self.marked += 1;
+                wish.marked = Some(packet.enqueued);
+            }
             wish.left = true;
             wish.arrival = self.send(now, packet);
         }
@@ -405,7 +429,7 @@ impl<P: Passing + Send> Line<P> {
         let verdict = acks.back(now, packet, backlog, average, self.rate);
         acks.report(now, packet, line as u16, backlog, self.rate);
         if verdict.rewritten {
-            packet.writer = line as u16 + 1;
+            (packet.writer, packet.written) = (line as u16 + 1, now);
         }
         verdict.hold
     }
@@ -477,6 +501,7 @@ impl<P: Passing + Send> Line<P> {
             departed: counters.departed,
             departed_bytes: counters.departed_bytes,
             drops: counters.dropped(),
+            drop_ratio: counters.dropped() as f64 / counters.arrived.max(1) as f64,
             drops_by_reason: counters.drops_by_reason().map(|(reason, n)| (reason.to_string(), n)).collect(),
             marks: counters.marks,
             utilisation: if self.capacity > 0.0 {

@@ -1,8 +1,11 @@
-//! What is measured of a TCP sender from its four events: nothing is outstanding, an RTT sample, `una` advances, the end. Our own
-//! TCP and a kernel connection that is only observed feed the same meter, so their numbers mean the same.
+//! What is measured of a TCP sender from its five events: nothing is outstanding, an RTT sample, a window that a router wrote,
+//! `una` advances, the end. Our own TCP and a kernel connection that is only observed feed the same meter, so their numbers mean
+//! the same.
 
+use crate::line::Written;
 use crate::outcome::{Distribution, FlowSummary};
 use narrows_core::Time;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A gap in progress that counts as a stall is longer than this, and than four smallest RTTs.
@@ -20,6 +23,9 @@ pub struct Meter {
     min_rtt: Duration,
     stall_time: Duration,
     stalls: u64,
+    /// Windows by the line whose router wrote them, and how long they then took to the sender.
+    written: BTreeMap<usize, u64>,
+    notice: Distribution,
 }
 
 impl Meter {
@@ -34,6 +40,8 @@ impl Meter {
             min_rtt: Duration::MAX,
             stall_time: Duration::ZERO,
             stalls: 0,
+            written: BTreeMap::new(),
+            notice: Distribution::default(),
         }
     }
 
@@ -48,6 +56,12 @@ impl Meter {
     pub fn rtt(&mut self, sample: Duration) {
         self.rtts.record(sample);
         self.min_rtt = self.min_rtt.min(sample);
+    }
+
+    /// An ACK came whose window a router had written.
+    pub fn written(&mut self, now: Time, window: Written) {
+        *self.written.entry(window.line).or_default() += 1;
+        self.notice.record(now.since(window.at));
     }
 
     /// Everything before `una` is acknowledged; nothing happens if that is not new.
@@ -80,8 +94,11 @@ impl Meter {
         self.finished
     }
 
-    /// Writes what was measured into a summary: `completed`, the RTTs and the stalls.
-    pub fn fill(&self, summary: &mut FlowSummary) {
+    /// Writes what was measured into a summary: `completed`, the RTTs, the stalls and the windows that routers wrote; `lines` are
+    /// the lines' names.
+    pub fn fill(&self, summary: &mut FlowSummary, lines: &[String]) {
+        summary.windows_from = self.written.iter().map(|(line, n)| (lines[*line].clone(), *n)).collect();
+        summary.window_notice = self.notice.quantiles();
         summary.completed = self.finished.is_some();
         summary.rtt = self.rtts.quantiles();
         summary.stall_time_s = self.stall_time.as_secs_f64();
@@ -112,8 +129,20 @@ mod tests {
 
     fn summary(meter: &Meter) -> FlowSummary {
         let mut summary = FlowSummary::default();
-        meter.fill(&mut summary);
+        meter.fill(&mut summary, &["a>b".into(), "b>a".into()]);
         summary
+    }
+
+    #[test]
+    fn windows_that_routers_wrote_are_told_apart_by_line() {
+        let mut meter = Meter::new(Time::ZERO, None);
+        for (line, at) in [(1, 90), (0, 80), (1, 70)] {
+            meter.written(Time::from_millis(100), Written { line, at: Time::from_millis(at) });
+        }
+        let s = summary(&meter);
+        assert_eq!(s.windows_from, [("a>b".into(), 1), ("b>a".into(), 2)].into());
+        assert_eq!(s.window_notice.count, 3);
+        assert!((s.window_notice.p50 - 0.02).abs() < 1e-4, "{:?}", s.window_notice);
     }
 
     #[test]

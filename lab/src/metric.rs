@@ -33,6 +33,8 @@ pub enum Subject {
     Flows,
     /// One direction of a link: `queue = "r1>r2"`.
     Queue,
+    /// One flow and one direction of a link: `flow = "bulk", queue = "r1>r2"`.
+    FlowAtQueue,
     /// A flow's or a queue's series: `series = "cwnd"` with `flow` or `queue`.
     Series,
 }
@@ -94,7 +96,10 @@ impl Metric {
         let (unit, factor) = match self.unit {
             Some(unit) => (unit, 1.0),
             None => {
-                let series = run.series("")?;
+                let first = || -> Measured<_> { Ok(Some(run.flows()?[0].name.clone())) };
+                let flow = if self.subject == Subject::Flows { first()? } else { ask.flow.clone() };
+                let ask = Ask { flow, ..ask.clone() };
+                let series = Run { outcome, ask: &ask }.series("")?;
                 Unit::of_series(&series.unit).ok_or_else(|| {
                     Undefined(format!("series {} has the unknown unit `{}`", series.quantity, series.unit))
                 })?
@@ -205,6 +210,48 @@ pub const REGISTRY: &[Metric] = &[
         "time without progress although data was outstanding (gaps over 250 ms and 4 RTTs)",
         |r| Ok(r.flow()?.stall_time_s)
     ),
+    metric!(
+        "mark_notice",
+        TIME,
+        Flow,
+        "median time from the marking of a packet to the reduction on its echo",
+        |r| set::Reduce::Median.of(&trace::mark_notices(r)?)
+    ),
+    metric!(
+        "mark_notice_max",
+        TIME,
+        Flow,
+        "longest time from the marking of a packet to the reduction on its echo",
+        |r| { set::Reduce::Max.of(&trace::mark_notices(r)?) }
+    ),
+    metric!(
+        "window_notice",
+        TIME,
+        Flow,
+        "median time from a router's writing a window until the sender has it",
+        |r| Ok(r.window_notice()?.p50)
+    ),
+    metric!(
+        "window_notice_max",
+        TIME,
+        Flow,
+        "longest time from a router's writing a window until the sender has it",
+        |r| Ok(r.window_notice()?.max)
+    ),
+    metric!(
+        "bottleneck_share",
+        ONE,
+        FlowAtQueue("window"),
+        "part of the time in which the flow's window was the one written for the queue",
+        trace::bottleneck_share
+    ),
+    metric!(
+        "bottleneck_found",
+        TIME,
+        FlowAtQueue("window"),
+        "from the start of the window until the flow's window is one written for the queue",
+        trace::bottleneck_found
+    ),
     metric!("stalls", ONE, Flow, "how many such gaps", |r| Ok(r.flow()?.stalls as f64)),
     metric!(
         "flat_count",
@@ -229,6 +276,7 @@ pub const REGISTRY: &[Metric] = &[
     metric!("rtt_min", TIME, Flow, "smallest RTT sample", |r| Ok(r.rtt()?.min)),
     metric!("rtt_p50", TIME, Flow, "median RTT sample", |r| Ok(r.rtt()?.p50)),
     metric!("rtt_p95", TIME, Flow, "95th percentile of the RTT samples", |r| Ok(r.rtt()?.p95)),
+    metric!("rtt_max", TIME, Flow, "largest RTT sample", |r| Ok(r.rtt()?.max)),
     metric!(
         "window_use",
         ONE,
@@ -273,6 +321,13 @@ pub const REGISTRY: &[Metric] = &[
             Ok(each.sum::<Measured<usize>>()? as f64)
         }
     ),
+    metric!(
+        "sum_series_max",
+        None,
+        Flows("series", "window"),
+        "largest sum of a series over all flows whose name begins so, each of which holds a value until the next",
+        trace::sum_series_max
+    ),
     metric!("queue_delay_p50", TIME, Queue, "median time spent waiting in the queue", |r| Ok(r
         .queue_delay()?
         .p50)),
@@ -293,11 +348,7 @@ pub const REGISTRY: &[Metric] = &[
     ),
     metric!("drop_ratio", ONE, Queue, "packets the queue dropped, of all that came", |r| {
         let q = r.queue()?;
-        if q.arrived > 0 {
-            Ok(q.drops as f64 / q.arrived as f64)
-        } else {
-            Err(Undefined::new("no packet came to the queue"))
-        }
+        if q.arrived > 0 { Ok(q.drop_ratio) } else { Err(Undefined::new("no packet came to the queue")) }
     }),
     metric!("marks", ONE, Queue, "packets the queue marked congestion experienced", |r| Ok(
         r.queue()?.marks as f64
@@ -377,13 +428,20 @@ impl<'a> Run<'a> {
         if q.count > 0 { Ok(q) } else { Err(Undefined::new("no RTT was measured")) }
     }
 
+    fn window_notice(&self) -> Measured<crate::outcome::Quantiles> {
+        let q = self.flow()?.window_notice;
+        if q.count > 0 { Ok(q) } else { Err(Undefined::new("no router wrote a window")) }
+    }
+
     fn queue(&self) -> Measured<&'a QueueSummary> {
+        Ok(&self.outcome.queues[self.queue_number()?])
+    }
+
+    /// Which of the outcome's queues is asked for.
+    fn queue_number(&self) -> Measured<usize> {
         let name = self.ask.queue.as_deref().ok_or_else(|| Undefined::new("no queue is named"))?;
-        self.outcome
-            .queues
-            .iter()
-            .find(|q| q.name == name)
-            .ok_or_else(|| Undefined(format!("the run has no queue {name}")))
+        let found = self.outcome.queues.iter().position(|q| q.name == name);
+        found.ok_or_else(|| Undefined(format!("the run has no queue {name}")))
     }
 
     fn queue_delay(&self) -> Measured<crate::outcome::Quantiles> {

@@ -99,6 +99,12 @@ pub struct FlowSummary {
     pub stall_time_s: f64,
     /// How many such gaps.
     pub stalls: u64,
+    /// ACKs that came with a window a router had written, by the queue for which it spoke (`from>to`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub windows_from: BTreeMap<String, u64>,
+    /// From a router's writing a window until it reaches the sender, in seconds.
+    #[serde(default)]
+    pub window_notice: Quantiles,
 }
 
 /// One link direction in numbers.
@@ -114,6 +120,9 @@ pub struct QueueSummary {
     pub departed_bytes: u64,
     /// Packets dropped.
     pub drops: u64,
+    /// `drops / arrived`.
+    #[serde(default)]
+    pub drop_ratio: f64,
     /// Drops by reason.
     pub drops_by_reason: BTreeMap<String, u64>,
     /// Packets marked congestion experienced.
@@ -319,7 +328,7 @@ impl Series {
 pub enum EventKind {
     /// A packet was dropped by a queue; `value` is its first stream offset (TCP) or number (UDP).
     Drop,
-    /// A packet was marked.
+    /// A packet came to a queue that marked it, then or as it left; `value` is its first stream offset.
     Mark,
     /// A data segment was sent again; `value` is its first stream offset.
     Retransmission,

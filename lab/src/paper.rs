@@ -105,10 +105,14 @@ impl Offer {
         let flows: Vec<&str> = self.scenario.flows.iter().map(|f| f.name.as_str()).collect();
         let queues: Vec<String> = self.scenario.links.iter().flat_map(|link| self.both_ways(link)).collect();
         match (metric.subject, &ask.flow, &ask.queue) {
-            (Subject::Queue | Subject::Series, _, Some(queue)) if !queues.contains(queue) => {
+            (Subject::Queue | Subject::Series | Subject::FlowAtQueue, _, Some(queue))
+                if !queues.contains(queue) =>
+            {
                 Some((format!("has no queue {queue}"), format!("it has {}", queues.join(", "))))
             }
-            (Subject::Flow | Subject::Series, Some(flow), None) if !flows.contains(&flow.as_str()) => {
+            (Subject::Flow | Subject::FlowAtQueue, Some(flow), _) | (Subject::Series, Some(flow), None)
+                if !flows.contains(&flow.as_str()) =>
+            {
                 Some((format!("has no flow {flow}"), format!("it has {}", listed(&flows))))
             }
             (Subject::Flows, Some(prefix), _) if !flows.iter().any(|f| f.starts_with(prefix.as_str())) => {

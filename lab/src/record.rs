@@ -17,8 +17,8 @@ use std::time::Duration;
 const EVENTS: usize = 1_000_000;
 /// The share of one flow is at most this: a figure of more events than pixels shows nothing more.
 const EVENTS_OF_A_FLOW: usize = 50_000;
-/// Series of a flow: five of its own, and what controllers show (BECC the most: eight).
-const SERIES: usize = 13;
+/// Series of a flow: seven of its own, and what controllers show (BECC the most: eight).
+const SERIES: usize = 15;
 
 /// Bytes per interval, as a rate.
 struct Bins {
@@ -59,6 +59,8 @@ pub struct Sight {
     pub una: u64,
     /// Bytes sent and not acknowledged.
     pub in_flight: u64,
+    /// Bytes beyond `una` that the receiver allows, or a router on the way.
+    pub window: u64,
     /// So far; those that a host cannot know stay 0.
     pub counters: Counters,
 }
@@ -96,6 +98,13 @@ impl Shown {
     }
 }
 
+/// Adds a value that holds until the next, if it is another.
+fn push_change(series: &mut Series, now: Time, value: f64) {
+    if series.points.last().is_none_or(|p| p.1 != value) {
+        series.push(now, value);
+    }
+}
+
 /// The last value holds until the end.
 fn held_until(end: Time, last: f64, mut series: Series) -> Series {
     // In real time something may still have happened after the end was seen.
@@ -112,6 +121,9 @@ pub struct Recorder {
     seq_sent: Series,
     ack_received: Series,
     in_flight: Series,
+    window: Series,
+    /// The line whose router wrote the last window, by its number, which is that of its queue in the outcome.
+    window_from: Series,
     rates: [Bins; 2],
     /// What the controller shows.
     shown: Shown,
@@ -148,6 +160,8 @@ impl Recorder {
             seq_sent: series("seq_sent", "B"),
             ack_received: series("ack_received", "B"),
             in_flight: series("in_flight", "B"),
+            window: series("window", "B"),
+            window_from: series("window_from", ""),
             rates: [rate("send_rate"), rate("ack_rate")],
             shown: Shown::new(flow, unit_of, points),
             first: None,
@@ -196,6 +210,11 @@ impl Recorder {
         self.max = self.max.max(at as u64 + len);
     }
 
+    /// An ACK has come whose window the router before a line has written.
+    pub fn written(&mut self, now: Time, line: usize) {
+        push_change(&mut self.window_from, now, line as f64);
+    }
+
     /// Something has happened at our own TCP: notes what has changed.
     pub fn look_at<P: Stored>(&mut self, now: Time, source: &Tcp<P>) {
         let opening = matches!(source.state(), State::SynSent | State::Listen | State::SynReceived);
@@ -203,6 +222,7 @@ impl Recorder {
             established: !opening,
             una: source.una(),
             in_flight: source.in_flight(),
+            window: source.peer_window().0,
             counters: *source.counters(),
         };
         self.look(now, &sight, |probe| source.controller().inspect(probe));
@@ -216,7 +236,7 @@ impl Recorder {
         sight: &Sight,
         inspect: impl FnOnce(&mut dyn FnMut(&'static str, f64)),
     ) {
-        let Sight { established, una, in_flight, counters: after } = *sight;
+        let Sight { established, una, in_flight, window, counters: after } = *sight;
         let before = std::mem::replace(&mut self.counters, after);
         if after.timeouts > before.timeouts {
             self.event(now, EventKind::Timeout, una as f64, String::new()); // of a SYN, too
@@ -243,9 +263,8 @@ impl Recorder {
             self.rates[1].add(now, una - self.una);
             self.una = una;
         }
-        let in_flight = in_flight as f64;
-        if self.in_flight.points.last().is_none_or(|p| p.1 != in_flight) {
-            self.in_flight.push(now, in_flight);
+        for (series, value) in [(&mut self.in_flight, in_flight), (&mut self.window, window)] {
+            push_change(series, now, value as f64);
         }
         self.shown.look(now, inspect);
     }
@@ -256,7 +275,11 @@ impl Recorder {
             bins.add(now, 0);
         }
         let [send, ack] = self.rates;
-        let mut all = vec![self.seq_sent, self.ack_received, self.in_flight, send.series, ack.series];
+        let mut all =
+            vec![self.seq_sent, self.ack_received, self.in_flight, self.window, send.series, ack.series];
+        if !self.window_from.points.is_empty() {
+            all.push(self.window_from);
+        }
         all.iter_mut().for_each(Series::finish);
         all.extend(self.shown.finish(now));
         (all, self.events, self.omitted)

@@ -9,11 +9,11 @@ use crate::socket::{TcpSink, TcpSource, UdpSink, UdpSource};
 use crate::stage::Stage;
 use narrows_core::Time;
 use narrows_core::packet::{Body, Direction};
-use narrows_core::qdisc::DropReason;
 use narrows_core::transport::tcp::{Counters, State};
 use narrows_core::wire::tcp::{Length, Payload, Segment};
 use narrows_core::wire::udp::Message;
 use narrows_core::wire::{ipv4, protocol};
+use narrows_lab::line::Written;
 use narrows_lab::meter::Meter;
 use narrows_lab::outcome::{EventKind, FlowSummary, Outcome};
 use narrows_lab::record::Recorder;
@@ -93,14 +93,6 @@ impl Watcher for Ledger {
     }
 }
 
-/// Where a packet was dropped, and why.
-pub struct Place<'a> {
-    /// `from>to`.
-    pub line: &'a str,
-    /// Why.
-    pub reason: DropReason,
-}
-
 /// A flow of the scenario, as it runs.
 pub struct Flow {
     /// Its name.
@@ -171,9 +163,17 @@ impl Flow {
         }
     }
 
-    /// A packet of the flow was dropped.
-    pub fn lost(&mut self, now: Time, direction: Direction, frame: &Frame, place: Place<'_>) {
-        self.lost += (direction == Direction::Forward) as u64;
+    /// An ACK is about to come back whose window a router has written.
+    pub fn written(&self, now: Time, window: Written) {
+        let mut pages = self.ledger.open();
+        pages.meter.written(now, window);
+        if let Some(recorder) = &mut pages.recorder {
+            recorder.written(now, window.line);
+        }
+    }
+
+    /// A packet of the flow was dropped or marked.
+    pub fn noted(&self, at: Time, kind: EventKind, direction: Direction, frame: &Frame, detail: String) {
         let Some(recorder) = &mut self.ledger.open().recorder else { return };
         let value = match (body(frame), direction) {
             (Some(Body::Tcp(s)), Direction::Forward) => recorder.offset(s.seq),
@@ -181,7 +181,7 @@ impl Flow {
             (Some(Body::Udp(m)), _) => m.number as f64,
             (None, _) => return,
         };
-        recorder.event(now, EventKind::Drop, value, format!("{} {}", place.line, place.reason.name()));
+        recorder.event(at, kind, value, detail);
     }
 
     /// Now and then: whether it is over since it was last asked, and had an end to come to.
@@ -211,8 +211,8 @@ impl Flow {
         self.over && self.is_bounded()
     }
 
-    /// The run is over: the flow in numbers, and what was recorded of it.
-    pub fn end(mut self, now: Time, outcome: &mut Outcome) {
+    /// The run is over: the flow in numbers, and what was recorded of it; `lines` are the lines' names.
+    pub fn end(mut self, now: Time, lines: &[String], outcome: &mut Outcome) {
         self.round(now);
         let mut said = Vec::new();
         let delivered = self.receiver.end(&mut said);
@@ -223,7 +223,7 @@ impl Flow {
         match self.sender {
             Sender::Kernel(source, observed) => {
                 meter.end(now, observed.max() > observed.una());
-                meter.fill(&mut summary);
+                meter.fill(&mut summary, lines);
                 let report = source.finish();
                 count(&mut summary, observed.counters());
                 summary.rto_count = linux::timeouts(&report).unwrap_or(summary.rto_count);
@@ -235,7 +235,7 @@ impl Flow {
             Sender::Ours(end, id) => end.with(|host| {
                 let tcp = host.tcp(id).tcp();
                 meter.end(now, tcp.max() > tcp.una());
-                meter.fill(&mut summary);
+                meter.fill(&mut summary, lines);
                 count(&mut summary, tcp.counters());
             }),
             Sender::KernelUdp(source) => {

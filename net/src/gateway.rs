@@ -18,7 +18,7 @@ use crate::port::Port;
 use narrows_core::Time;
 use narrows_core::packet::Packet;
 use narrows_core::qdisc::DropReason;
-use narrows_lab::line::Queue;
+use narrows_lab::line::{Queue, Written};
 use narrows_lab::{parts, scenario};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
@@ -66,6 +66,10 @@ pub trait Control {
     fn arrives(&mut self, _line: usize, _now: Time, _frame: &Frame) {}
     /// A packet was dropped at a line.
     fn drops(&mut self, _line: usize, _now: Time, _frame: &Frame, _reason: DropReason) {}
+    /// A packet has begun to leave a line where it waited `since` and was marked.
+    fn marks(&mut self, _line: usize, _since: Time, _frame: &Frame) {}
+    /// A packet is about to go out whose window a router has written.
+    fn written(&mut self, _now: Time, _frame: &Frame, _window: Written) {}
     /// Something has happened at a line's queue: what waits may have changed.
     fn waits(&mut self, _line: usize, _now: Time, _queue: &Queue<Frame>) {}
     /// A port's device is gone. `Break` (the default) ends the run with that error.
@@ -331,6 +335,12 @@ impl Tap for Collect<'_> {
     fn drops(&mut self, line: usize, now: Time, frame: &Frame, reason: DropReason) {
         *self.accounts.dropped.entry(reason.name()).or_default() += 1;
         self.control.drops(line, now, frame, reason);
+    }
+    fn marks(&mut self, line: usize, since: Time, frame: &Frame) {
+        self.control.marks(line, since, frame);
+    }
+    fn written(&mut self, now: Time, frame: &Frame, window: Written) {
+        self.control.written(now, frame, window);
     }
     fn waits(&mut self, line: usize, now: Time, queue: &Queue<Frame>) {
         self.control.waits(line, now, queue);

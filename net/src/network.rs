@@ -10,7 +10,7 @@ use narrows_core::ackwin::AckWindow;
 use narrows_core::qdisc::DropReason;
 use narrows_core::{Bytes, Time};
 use narrows_lab::agenda::Agenda;
-use narrows_lab::line::{self, Carried, Line, Queue, Wish};
+use narrows_lab::line::{self, Carried, Line, Queue, Wish, Written};
 use narrows_lab::outcome::QueueSummary;
 use narrows_lab::scenario::Change;
 use std::time::Duration;
@@ -25,6 +25,10 @@ pub trait Tap {
     fn drops(&mut self, _line: usize, _now: Time, _frame: &Frame, _reason: DropReason) {}
     /// Something has happened at a line's queue: what waits may have changed.
     fn waits(&mut self, _line: usize, _now: Time, _queue: &Queue<Frame>) {}
+    /// A packet has begun to leave a line where it waited `since` and was marked.
+    fn marks(&mut self, _line: usize, _since: Time, _frame: &Frame) {}
+    /// A packet is about to come out whose window a router has written.
+    fn written(&mut self, _now: Time, _frame: &Frame, _window: Written) {}
     /// A packet comes out at a port, due at this instant.
     fn delivers(&mut self, port: usize, due: Time, frame: Frame);
 }
@@ -197,6 +201,9 @@ impl Network {
         if wish.left
             && let Some(frame) = line.newest()
         {
+            if let Some(since) = wish.marked {
+                tap.marks(i, since, frame);
+            }
             tap.departs(i, now, frame);
         }
         tap.waits(i, now, &line.queue);
@@ -215,6 +222,9 @@ impl Network {
             return self.offer(packet, tap);
         }
         let port = self.ways[packet.hop as usize + 1] as usize;
+        if let Some(window) = packet.written() {
+            tap.written(self.now, &packet.packet, window);
+        }
         tap.delivers(port, self.now, packet.packet);
     }
 

@@ -29,6 +29,11 @@ pub struct Observed {
     /// Where the FIN is, once it has been sent; it takes one offset.
     fin: Option<u64>,
     window: u16,
+    /// By how many bits it is shifted: as the receiver's SYN says, if the sender's said anything.
+    scale: u8,
+    offered: bool,
+    /// What it allows beyond `una`, in bytes.
+    allowed: u64,
     /// What was outstanding when fast retransmit was last entered, or the timer fired.
     recover: Option<u64>,
     /// A duplicate ACK or a SACK block has come since `una` advanced.
@@ -46,6 +51,7 @@ impl Observed {
     pub fn sent(&mut self, now: Time, segment: &Segment<Length>) {
         if segment.flags.has(Flags::SYN) {
             self.counters.timeouts += self.first.replace(segment.seq.plus(1)).is_some() as u64;
+            self.offered = segment.options.window_scale.is_some();
             self.last = now;
             return;
         }
@@ -83,9 +89,14 @@ impl Observed {
         (self.established, self.last) = (true, now);
         let window = std::mem::replace(&mut self.window, segment.window);
         if segment.flags.has(Flags::SYN) {
+            self.scale = segment.options.window_scale.filter(|_| self.offered).unwrap_or(0).min(14);
+            self.allowed = u64::from(segment.window);
             return None;
         }
         let ack = offset(first, self.max, segment.ack);
+        if ack >= self.una {
+            self.allowed = u64::from(segment.window) << self.scale;
+        }
         let sacked = !segment.options.sack.is_empty();
         if ack > self.una {
             let sent = self.fin.filter(|fin| ack > *fin).unwrap_or(ack); // the FIN is no data
@@ -106,7 +117,8 @@ impl Observed {
     /// What is seen of the sender now.
     pub fn sight(&self) -> Sight {
         let in_flight = self.max - self.una;
-        Sight { established: self.established, una: self.una, in_flight, counters: self.counters }
+        let Observed { established, una, allowed: window, counters, .. } = *self;
+        Sight { established, una, in_flight, window, counters }
     }
 
     /// Where the FIN is: all data lie before it.

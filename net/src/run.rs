@@ -11,7 +11,7 @@
 
 use crate::build::{self, Built, ByFlow};
 use crate::clock::{Awake, Clock, Scheduling, hurried};
-use crate::flow::{Flow, Place};
+use crate::flow::Flow;
 use crate::frame::Frame;
 use crate::gateway::{Control, Gateway, Inside};
 use crate::linux;
@@ -21,8 +21,8 @@ use narrows_core::Time;
 use narrows_core::packet::Direction;
 use narrows_core::qdisc::DropReason;
 use narrows_lab::host::{Seen, Watch};
-use narrows_lab::line::Queue;
-use narrows_lab::outcome::Outcome;
+use narrows_lab::line::{Queue, Written};
+use narrows_lab::outcome::{EventKind, Outcome};
 use narrows_lab::record::QueueRecorder;
 use narrows_lab::scenario::{Refused, Scenario, Transport};
 use std::collections::BTreeMap;
@@ -240,7 +240,7 @@ impl<'a> Running<'a> {
             ..Outcome::default()
         };
         for flow in self.flows.drain(..) {
-            flow.end(now, &mut outcome);
+            flow.end(now, self.line_names, &mut outcome);
         }
         outcome.events.sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
         outcome.queues = inside.network.summaries(self.line_names, now);
@@ -318,8 +318,20 @@ impl Control for Running<'_> {
     }
     fn drops(&mut self, line: usize, now: Time, frame: &Frame, reason: DropReason) {
         if let Some((i, direction)) = self.directions.flow(frame) {
-            let place = Place { line: &self.line_names[line], reason };
-            self.flows[i].lost(now, direction, frame, place);
+            let detail = format!("{} {}", self.line_names[line], reason.name());
+            self.flows[i].lost += (direction == Direction::Forward) as u64;
+            self.flows[i].noted(now, EventKind::Drop, direction, frame, detail);
+        }
+    }
+    fn marks(&mut self, line: usize, since: Time, frame: &Frame) {
+        if let Some((i, direction)) = self.directions.flow(frame) {
+            let detail = self.line_names[line].clone();
+            self.flows[i].noted(since, EventKind::Mark, direction, frame, detail);
+        }
+    }
+    fn written(&mut self, now: Time, frame: &Frame, window: Written) {
+        if let Some((i, Direction::Backward)) = self.directions.flow(frame) {
+            self.flows[i].written(now, window);
         }
     }
     fn waits(&mut self, line: usize, now: Time, queue: &Queue<Frame>) {

@@ -102,11 +102,17 @@ fn sequence(run: &Outcome, flow: &FlowSummary) -> Figure {
     figure("Sequence number (kbyte)", layers, bands)
 }
 
-/// Everything of the flow that is counted in bytes, except positions in the stream.
+/// Everything of the flow that is counted in bytes, except positions in the stream, and except the receiver's window if there
+/// always was more room in it than ever was sent.
 fn windows(run: &Outcome, flow: &FlowSummary) -> Figure {
-    let position = |quantity: &str| matches!(quantity, "seq_sent" | "ack_received");
-    let of_flow =
-        run.series.iter().filter(|s| s.subject == flow.name && s.unit == "B" && !position(&s.quantity));
+    let values = |s: &Series| s.points.iter().map(|p| p.1).collect::<Vec<_>>();
+    let sent = run.series(&flow.name, "in_flight").map_or(0.0, |s| values(s).into_iter().fold(0.0, f64::max));
+    let shown = |s: &Series| match s.quantity.as_str() {
+        "seq_sent" | "ack_received" => false,
+        "window" => values(s).iter().any(|window| *window < sent),
+        _ => true,
+    };
+    let of_flow = run.series.iter().filter(|s| s.subject == flow.name && s.unit == "B" && shown(s));
     let layers = of_flow.zip(Ink::FOR_LAYERS).map(|(s, ink)| layer(s, &s.quantity, Style::Step, ink, 1e-3));
     let bands = stalls(run, flow).into_iter().map(|gap| stall_band(gap, 1.0)).collect();
     figure("Window (kbyte)", layers.collect(), bands)

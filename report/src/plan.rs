@@ -27,6 +27,7 @@
 //! layer = [
 //!     { series = "bulk.seq_sent", style = "points", label = "sent" },
 //!     { event = "bulk.drop", style = "open-circle", label = "lost" },
+//!     { level = 65536, label = "window" },         # a value that holds all the time, in base units
 //! ]
 //! shade = [{ from = 0, to = 10, label = "UDP 20 Mbit/s" }]
 //! ```
@@ -138,6 +139,7 @@ struct TimeLayer {
 enum Source {
     Series { subject: String, quantity: String },
     Event { flow: String, kind: EventKind },
+    Level(f64),
 }
 
 // The file as written.
@@ -202,6 +204,7 @@ struct AxisEntry {
 struct LayerEntry {
     series: Option<String>,
     event: Option<String>,
+    level: Option<f64>,
     #[serde(default, deserialize_with = "style")]
     style: Option<Style>,
     label: String,
@@ -376,22 +379,24 @@ impl LayerEntry {
             Some((subject, name)) if !subject.is_empty() => Ok((subject.to_owned(), name.to_owned())),
             _ => Err(format!("`{text}` names no {what}: write it as \"SUBJECT.{}\"", what.to_uppercase())),
         };
-        let source = match (&self.series, &self.event) {
-            (Some(series), None) => {
+        let source = match (&self.series, &self.event, self.level) {
+            (None, None, Some(level)) => Source::Level(level),
+            (Some(series), None, None) => {
                 let (subject, quantity) = split(series, "quantity")?;
                 Source::Series { subject, quantity }
             }
-            (None, Some(event)) => {
+            (None, Some(event), None) => {
                 let (flow, kind) = split(event, "kind")?;
                 Source::Event { flow, kind: event_kind(&kind)? }
             }
             _ => {
-                let either = "needs either series = \"flow.quantity\" or event = \"flow.kind\"";
+                let either = "needs one of series = \"flow.quantity\", event = \"flow.kind\" and level = NUMBER";
                 return Err(format!("layer `{}` {either}", self.label));
             }
         };
         let (usual, ink) = match source {
             Source::Series { .. } => (Style::Line, None),
+            Source::Level(_) => (Style::Line, Some(Ink::Black)),
             Source::Event { kind, .. } => (Style::Marks(Mark::of(kind)), Some(Ink::of(kind))),
         };
         Ok(TimeLayer {
@@ -471,7 +476,9 @@ mod tests {
         refused(&TIME.replace("\"points\"", "\"dots\""), "write one of: line, step, points");
         refused(&TIME.replace("bulk.drop", "bulk.dropp"), "expected one of `drop`");
         refused(&TIME.replace("bulk.seq_sent", "seq_sent"), "\"SUBJECT.QUANTITY\"");
-        refused(&TIME.replace("event = \"bulk.drop\"", ""), "series = \"flow.quantity\" or event");
+        refused(&TIME.replace("event = \"bulk.drop\"", ""), "one of series = \"flow.quantity\", event");
+        let both = "event = \"bulk.drop\"\nlevel = 1e4";
+        refused(&TIME.replace("event = \"bulk.drop\"", both), "and level = NUMBER");
         refused(&format!("{SWEEP}{SWEEP}"), "is there twice");
         refused(&SWEEP.replace("key = \"flow.bulk.window\",", ""), "needs the swept key");
         refused(&SWEEP.replace("flow = \"bulk\",", ""), "either flow");

@@ -6,6 +6,7 @@ use narrows_core::transport::tcp::{State, Tcp};
 use narrows_core::transport::udp::{Sink, Source};
 use narrows_core::wire::tcp::Segment;
 use narrows_core::{Datagram, FlowId, Time};
+use narrows_lab::line::Written;
 use narrows_lab::meter::Meter;
 use narrows_lab::outcome::FlowSummary;
 use narrows_lab::record::Recorder;
@@ -105,6 +106,14 @@ impl Flow {
         }
     }
 
+    /// The packet that comes next is an ACK whose window a router has written.
+    pub fn written(&mut self, now: Time, window: Written) {
+        self.meter.written(now, window);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.written(now, window.line);
+        }
+    }
+
     /// The next packet that leaves `end` now, and the line it takes first.
     #[inline]
     pub fn transmit(&mut self, now: Time, end: End) -> Option<(Datagram, u32)> {
@@ -175,8 +184,8 @@ impl Flow {
         }
     }
 
-    /// The flow in numbers at `now`, the end of the run.
-    pub fn summary(&mut self, now: Time) -> FlowSummary {
+    /// The flow in numbers at `now`, the end of the run; `lines` are the lines' names.
+    pub fn summary(&mut self, now: Time, lines: &[String]) -> FlowSummary {
         let stopped = self.stop.filter(|_| matches!(self.ends, Ends::Udp(..)));
         let end = self.meter.finished().or(stopped).unwrap_or(now).min(now);
         let seconds = end.since(self.start).as_secs_f64();
@@ -200,7 +209,7 @@ impl Flow {
                 summary.fast_retransmits = c.fast_retransmits;
                 summary.ecn_reductions = c.ecn_reductions;
                 self.meter.end(now, self.started && outstanding);
-                self.meter.fill(&mut summary);
+                self.meter.fill(&mut summary, lines);
             }
             Ends::Udp(source, sink) => {
                 summary.delivered_bytes = sink.bytes();

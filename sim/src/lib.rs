@@ -22,7 +22,7 @@ use narrows_lab::agenda::Agenda;
 use narrows_lab::host::{Seen, Watch};
 use narrows_lab::line::{self, Carried, Line, Wish};
 use narrows_lab::outcome::{EventKind, Outcome};
-use narrows_lab::record::QueueRecorder;
+use narrows_lab::record::{QueueRecorder, Recorder};
 use narrows_lab::scenario::{Refused, Scenario};
 use std::time::Duration;
 
@@ -220,6 +220,9 @@ impl Sim {
         if let Some(at) = wish.arrival {
             self.agenda.set(Self::arrival_slot(i), at);
         }
+        if let Some(since) = wish.marked {
+            self.note_mark(i, since);
+        }
         if self.taps
             && wish.left
             && let Some(datagram) = self.lines[i].newest()
@@ -229,6 +232,15 @@ impl Sim {
         if let Some(recorders) = &mut self.queue_recorders {
             recorders[i].look(self.now, &self.lines[i].queue);
         }
+    }
+
+    /// The packet that has just left line `i` was marked there, where it waited `since`.
+    #[cold]
+    fn note_mark(&mut self, i: usize, since: Time) {
+        let Some(datagram) = self.lines[i].newest() else { return };
+        let Some(recorder) = &mut self.flows[datagram.flow.0 as usize].recorder else { return };
+        let value = offset(recorder, datagram);
+        recorder.event(since, EventKind::Mark, value, self.line_names[i].clone());
     }
 
     #[cold]
@@ -241,17 +253,8 @@ impl Sim {
                 flow.lost += 1;
             }
             let Some(recorder) = &mut flow.recorder else { continue };
-            let value = match (&d.body, d.direction) {
-                (Body::Tcp(s), Direction::Forward) => recorder.offset(s.seq),
-                (Body::Tcp(s), Direction::Backward) => recorder.offset(s.ack),
-                (Body::Udp(m), _) => m.number as f64,
-            };
-            recorder.event(
-                self.now,
-                EventKind::Drop,
-                value,
-                format!("{} {}", self.line_names[i], reason.name()),
-            );
+            let detail = format!("{} {}", self.line_names[i], reason.name());
+            recorder.event(self.now, EventKind::Drop, offset(recorder, d), detail);
         }
     }
 
@@ -274,6 +277,11 @@ impl Sim {
         note(&mut self.hash, self.now, &packet.packet, 0);
         let i = packet.packet.flow.0 as usize;
         let flow = &mut self.flows[i];
+        if let Some(window) = packet.written()
+            && packet.packet.direction == Direction::Backward
+        {
+            flow.written(self.now, window);
+        }
         let end = flow.receive(self.now, packet.packet);
         self.pump(i, end, watch);
     }
@@ -292,7 +300,7 @@ impl Sim {
             ..Outcome::default()
         };
         for flow in &mut self.flows {
-            outcome.flows.push(flow.summary(now));
+            outcome.flows.push(flow.summary(now, &self.line_names));
             if let Some(recorder) = flow.recorder.take() {
                 let (series, events, omitted) = recorder.finish(now);
                 outcome.series.extend(series);
@@ -307,6 +315,15 @@ impl Sim {
         let recorders = self.queue_recorders.into_iter().flatten();
         outcome.series.extend(recorders.flat_map(|recorder| recorder.finish(now)));
         outcome
+    }
+}
+
+/// The number that an event of a packet has.
+fn offset(recorder: &Recorder, d: &Datagram) -> f64 {
+    match (&d.body, d.direction) {
+        (Body::Tcp(s), Direction::Forward) => recorder.offset(s.seq),
+        (Body::Tcp(s), Direction::Backward) => recorder.offset(s.ack),
+        (Body::Udp(m), _) => m.number as f64,
     }
 }
 

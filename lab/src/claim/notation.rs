@@ -323,6 +323,12 @@ impl Wording {
             }
         }
         match metric.subject {
+            Subject::FlowAtQueue if self.flow.is_none() || self.queue.is_none() => {
+                return Err(format!(
+                    "metric {} is of a flow and a queue: write for example flow = \"bulk\", queue = \"r1>r2\"",
+                    metric.name
+                ));
+            }
             Subject::Flow | Subject::Flows if self.flow.is_none() => {
                 return Err(format!(
                     "metric {} is of a flow: write for example flow = \"bulk\"",
@@ -359,7 +365,7 @@ impl Wording {
         }
         Ok(Ask {
             flow: self.flow.clone(),
-            queue: self.queue.clone().filter(|_| matches!(metric.subject, Subject::Queue | Subject::Series)),
+            queue: self.queue.clone().filter(|_| !matches!(metric.subject, Subject::Flow | Subject::Flows)),
             series: o.series.clone(),
             window: span("window", o.window)?,
             band: span("band", o.band)?,

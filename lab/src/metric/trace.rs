@@ -1,7 +1,7 @@
 //! Metrics that read a run's series and events: flat stretches, loss episodes, rates in bins.
 
-use super::{Change, Measured, Run, Undefined};
-use crate::outcome::EventKind;
+use super::{Ask, Change, Measured, Run, Undefined};
+use crate::outcome::{Event, EventKind};
 use std::collections::BTreeMap;
 
 /// Shorter pauses are not the silence before a coarse timeout: the BSD clock waits 500 ms at least.
@@ -62,6 +62,73 @@ pub(super) fn rate_peak(run: &Run<'_>) -> Measured {
     let peak = advanced.into_values().reduce(f64::max);
     peak.map(|bytes| bytes * 8.0 / bin)
         .ok_or_else(|| Undefined::new("the series has a single value within the window"))
+}
+
+/// From the arrival of each packet that was marked to the reduction on its echo, for each reduction: the ACK that brought it
+/// acknowledges the marked packet last. An echo that goes on after that of an earlier window reports an older mark, for which the
+/// time is taken as too short.
+pub(super) fn mark_notices(run: &Run<'_>) -> Measured<Vec<f64>> {
+    let marks: Vec<_> = run.kept(EventKind::Mark).collect();
+    let cause = |reduction: &Event| {
+        let of = |m: &&&Event| m.value < reduction.value && m.time_s < reduction.time_s;
+        let last = marks.iter().filter(of).max_by(|a, b| a.value.total_cmp(&b.value))?;
+        Some(reduction.time_s - last.time_s)
+    };
+    let notices: Vec<f64> = run.all_events(EventKind::EcnReduction)?.filter_map(cause).collect();
+    if notices.is_empty() { Err(Undefined::new("no reduction followed a mark")) } else { Ok(notices) }
+}
+
+/// The part of the window of time, from the first written window on, in which the flow's last one was written for the queue.
+pub(super) fn bottleneck_share(run: &Run<'_>) -> Measured {
+    let (queue, points) = (run.queue_number()? as f64, writers(run)?);
+    let end = run.ask.window.1.unwrap_or(run.outcome.ended_at_s);
+    let (mut of_queue, mut all) = (0.0, 0.0);
+    for (i, &(t, line)) in points.iter().enumerate() {
+        let held = points.get(i + 1).map_or(end, |next| next.0) - t;
+        all += held;
+        of_queue += if line == queue { held } else { 0.0 };
+    }
+    if all > 0.0 {
+        Ok(of_queue / all)
+    } else {
+        Err(Undefined::new("no window was written within the window of time"))
+    }
+}
+
+pub(super) fn bottleneck_found(run: &Run<'_>) -> Measured {
+    let (queue, points) = (run.queue_number()? as f64, writers(run)?);
+    let at = points.iter().find(|p| p.1 == queue).map(|p| p.0);
+    let from = run.ask.window.0.unwrap_or(0.0);
+    at.map(|t| t - from)
+        .ok_or_else(|| Undefined::new("no window was written for this queue within the window of time"))
+}
+
+fn writers(run: &Run<'_>) -> Measured<Vec<(f64, f64)>> {
+    let series = run.outcome.series(run.flow_name()?, "window_from");
+    if series.is_some_and(|s| s.stride > 1) {
+        return Err(Undefined::new("window_from was thinned out: run shorter"));
+    }
+    let ask = Ask { queue: None, ..run.ask.clone() };
+    Run { outcome: run.outcome, ask: &ask }.points("window_from")
+}
+
+/// The largest sum within the window of time, from the instant at which all have a value.
+pub(super) fn sum_series_max(run: &Run<'_>) -> Measured {
+    let flows = run.flows()?;
+    let mut changes = Vec::new();
+    for (i, flow) in flows.iter().enumerate() {
+        let ask = Ask { flow: Some(flow.name.clone()), ..run.ask.clone() };
+        let points = Run { outcome: run.outcome, ask: &ask }.points("")?;
+        changes.extend(points.into_iter().map(|(t, value)| (t, i, value)));
+    }
+    changes.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut values = vec![None; flows.len()];
+    let mut largest = f64::NEG_INFINITY;
+    for (_, i, value) in changes {
+        values[i] = Some(value);
+        largest = largest.max(values.iter().copied().sum::<Option<f64>>().unwrap_or(f64::NEG_INFINITY));
+    }
+    Ok(largest)
 }
 
 pub(super) fn set_again_within(run: &Run<'_>) -> Measured {

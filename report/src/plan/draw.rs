@@ -359,6 +359,7 @@ impl TimeLayer {
             Source::Series { subject, quantity } => {
                 run.series(subject, quantity).ok_or_else(|| no_series(run, subject, quantity))?.points.clone()
             }
+            Source::Level(level) => vec![(0.0, *level), (run.ended_at_s, *level)],
             Source::Event { flow, kind } => {
                 run.flow(flow).ok_or_else(|| no_flow(run, flow))?;
                 let wanted = |e: &&Event| e.kind == *kind && e.flow == *flow;
