@@ -142,8 +142,10 @@ const GUESS: Duration = Duration::from_millis(100);
 const LONGEST_WITHOUT_DATA: u64 = 120;
 /// The third packet of a handshake is looked for so long after the second.
 const THIRD_PACKET: Duration = Duration::from_secs(1);
-/// An ACK is held no longer: a retransmission timer waits 200 ms at least.
+/// An ACK is held no longer: a retransmission timer waits 200 ms at least beyond the usual round trip.
 const LONGEST_HOLD: Duration = Duration::from_millis(150);
+/// Seconds after which it is any flow's turn again, however many there are.
+const LONGEST_ROUND: f64 = 10.0;
 
 impl AckWindow {
     /// For a queue with that much room.
@@ -323,15 +325,15 @@ impl AckWindow {
         }
         connection.ack = look.ack.0;
         if self.chosen.hold && look.payload == 0 {
-            let turn = connection.free_at.max(now);
+            let turn = connection.free_at.clamp(now, now + LONGEST_HOLD);
             if news && b < 1.0 {
                 // Its next turn comes after a segment of every other flow.
-                let round = (segment * 8.0 * flows / rate.0.max(1) as f64).min(LONGEST_HOLD.as_secs_f64());
+                let round = (segment * 8.0 * flows / rate.0.max(1) as f64).min(LONGEST_ROUND);
                 connection.free_at = turn + Duration::from_secs_f64(round);
             }
             if turn > now {
                 self.counters.held += 1;
-                verdict.hold = Some(turn.min(now + LONGEST_HOLD));
+                verdict.hold = Some(turn);
             }
         }
         verdict
