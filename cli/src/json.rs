@@ -38,6 +38,10 @@ fn flow(f: &FlowSummary) -> Value {
     let mut all = object(serde_json::to_value(f).expect("a summary is plain data"));
     all.remove("rtt");
     all.extend(quantiles("rtt", &f.rtt));
+    all.remove("window_notice");
+    if f.window_notice.count > 0 {
+        all.extend(quantiles("window_notice", &f.window_notice));
+    }
     Value::Object(all)
 }
 

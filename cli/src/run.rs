@@ -218,6 +218,11 @@ fn text(outcomes: &[Outcome]) -> String {
                 f.stall_time_s,
                 if f.completed { format!("done at {:.3} s", f.finished_at_s) } else { String::new() }
             );
+            if f.windows_from.len() > 1 {
+                let writers: Vec<String> =
+                    f.windows_from.iter().map(|(q, n)| format!("{n} for {q}")).collect();
+                out += &format!("  {:<14} windows written by routers: {}\n", "", writers.join(", "));
+            }
         }
         for q in o.queues.iter().filter(|q| q.delay.max > 0.0 || q.drops > 0) {
             let reasons: Vec<String> = q.drops_by_reason.iter().map(|(r, n)| format!("{n} {r}")).collect();

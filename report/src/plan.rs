@@ -390,7 +390,8 @@ impl LayerEntry {
                 Source::Event { flow, kind: event_kind(&kind)? }
             }
             _ => {
-                let either = "needs one of series = \"flow.quantity\", event = \"flow.kind\" and level = NUMBER";
+                let either =
+                    "needs one of series = \"flow.quantity\", event = \"flow.kind\" and level = NUMBER";
                 return Err(format!("layer `{}` {either}", self.label));
             }
         };

@@ -74,14 +74,15 @@ impl Table {
                 "flow:text controller:text goodput_bps:real delivered_bytes:whole started_at_s:real \
                  finished_at_s:real completed:truth segments_sent:whole retransmissions:whole retransmit_ratio:real \
                  rto_count:whole fast_retransmits:whole ecn_reductions:whole lost:whole stall_time_s:real stalls:whole rtt_min_s:real \
-                 rtt_p05_s:real rtt_p50_s:real rtt_p95_s:real rtt_p99_s:real rtt_max_s:real rtt_mean_s:real"
+                 rtt_p05_s:real rtt_p50_s:real rtt_p95_s:real rtt_p99_s:real rtt_max_s:real rtt_mean_s:real \
+                 windows_from:text window_notice_p50_s:real window_notice_max_s:real"
             }
             Table::Queues => {
                 "queue:text arrived:whole departed:whole departed_bytes:whole drops:whole drops_by_reason:text \
                  marks:whole utilisation:real backlog_max_bytes:whole delay_min_s:real delay_p05_s:real \
                  delay_p50_s:real delay_p95_s:real delay_p99_s:real delay_max_s:real delay_mean_s:real \
                  backlog_mean_packets:real acks_passed:whole windows_written:whole \
-                 windows_unknown:whole acks_held:whole"
+                 windows_unknown:whole acks_held:whole drop_ratio:real"
             }
             Table::Series => "subject:text quantity:text unit:text time_s:real value:real",
             Table::Events => "time_s:real flow:text kind:text value:real detail:text",
@@ -222,6 +223,9 @@ fn flow(f: &narrows_lab::outcome::FlowSummary) -> Vec<Cell<'_>> {
         Whole(f.stalls),
     ];
     row.extend(quantiles(&f.rtt));
+    let writers: Vec<String> = f.windows_from.iter().map(|(queue, n)| format!("{queue}={n}")).collect();
+    row.push(Cell::Text(writers.join(" ").into()));
+    row.extend([f.window_notice.p50, f.window_notice.max].map(Real));
     row
 }
 
@@ -241,6 +245,7 @@ fn queue(q: &narrows_lab::outcome::QueueSummary) -> Vec<Cell<'_>> {
     row.extend(quantiles(&q.delay));
     row.push(Real(q.backlog_mean_packets));
     row.extend([q.acks_passed, q.windows_written, q.windows_unknown, q.acks_held].map(Whole));
+    row.push(Real(q.drop_ratio));
     row
 }
 

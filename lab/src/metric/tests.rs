@@ -6,11 +6,13 @@ use crate::outcome::Quantiles;
 /// Starts at 1 s; segments of 1000 B. 0..=7000 leave at 1.0..=1.7, of which 3000, 4000 and 6000 are dropped; two fast
 /// retransmits; silence from 1.9 until the timeout at 3.2; then the ACK advances to the end at 3.3, and again at 4.5.
 fn run() -> Outcome {
-    let points = |quantity: &str, unit: &str, points: &[(f64, f64)]| {
-        let mut series = Series::new("bulk", quantity, unit, crate::outcome::SERIES_POINTS);
+    let points_of = |subject: &str, quantity: &str, unit: &str, points: &[(f64, f64)]| {
+        let mut series = Series::new(subject, quantity, unit, crate::outcome::SERIES_POINTS);
         series.points = points.to_vec();
         series
     };
+    let points =
+        |quantity: &str, unit: &str, points: &[(f64, f64)]| points_of("bulk", quantity, unit, points);
     let event =
         |time_s, kind, value| Event { time_s, flow: "bulk".into(), kind, value, detail: String::new() };
     Outcome {
@@ -27,6 +29,8 @@ fn run() -> Outcome {
                 retransmit_ratio: 0.25,
                 rto_count: 1,
                 fast_retransmits: 2,
+                ecn_reductions: 2,
+                window_notice: Quantiles { count: 2, p50: 0.004, max: 0.009, ..Quantiles::default() },
                 lost: 3,
                 rtt: Quantiles { count: 4, min: 0.014, p50: 0.015, p95: 0.017, ..Quantiles::default() },
                 ..FlowSummary::default()
@@ -40,15 +44,20 @@ fn run() -> Outcome {
             },
             FlowSummary { name: "late".into(), started_at_s: 9.0, ..FlowSummary::default() },
         ],
-        queues: vec![QueueSummary {
-            name: "r1>r2".into(),
-            arrived: 40,
-            drops: 3,
-            marks: 2,
-            backlog_mean_packets: 2.5,
-            utilisation: 0.5,
-            ..QueueSummary::default()
-        }],
+        queues: vec![
+            QueueSummary { name: "r0>r1".into(), ..QueueSummary::default() },
+            QueueSummary {
+                name: "r1>r2".into(),
+                arrived: 40,
+                drops: 3,
+                drop_ratio: 0.075,
+                marks: 2,
+                backlog_mean_packets: 2.5,
+                utilisation: 0.5,
+                ..QueueSummary::default()
+            },
+        ],
+        ended_at_s: 5.0,
         given: [("flow.bulk.window".to_owned(), "30kB".to_owned())].into(),
         series: vec![
             points(
@@ -61,12 +70,19 @@ fn run() -> Outcome {
                 "B",
                 &[(1.1, 1e3), (1.2, 2e3), (1.21, 3e3), (1.3, 3e3), (1.9, 4e3), (3.3, 8e3), (4.5, 9e3)],
             ),
+            points("window_from", "", &[(2.0, 0.0), (3.0, 1.0), (4.0, 0.0)]),
+            points("window", "B", &[(1.0, 5e3), (2.0, 3e3), (5.0, 3e3)]),
+            points_of("bulk2", "window", "B", &[(1.5, 1e3), (3.0, 4e3), (4.0, 2e3), (5.0, 2e3)]),
             points("th", "B/s", &[(1.0, 100.0), (2.0, 300.0), (4.0, 200.0)]),
         ],
         events: vec![
             event(1.35, EventKind::Drop, 3e3),
             event(1.45, EventKind::Drop, 4e3),
             event(1.65, EventKind::Drop, 6e3),
+            event(1.5, EventKind::Mark, 5e3),
+            event(1.7, EventKind::Mark, 7e3),
+            event(2.0, EventKind::EcnReduction, 6e3), // by the ACK of 5000..6000
+            event(2.4, EventKind::EcnReduction, 9e3),
             event(1.75, EventKind::FastRetransmit, 3e3),
             event(1.75, EventKind::Retransmission, 3e3),
             event(1.9, EventKind::FastRetransmit, 4e3),
@@ -94,6 +110,31 @@ fn of_series(series: &str, window: (Option<f64>, Option<f64>)) -> Ask {
 fn assert_measures(name: &str, ask: &Ask, want: f64) {
     let got = measure(name, ask).unwrap();
     assert!((got - want).abs() < 1e-9 * want.abs().max(1.0), "{name}: {got}, not {want}");
+}
+
+#[test]
+fn how_late_a_router_is_heard_and_which() {
+    assert_measures("window_notice", &bulk(), 0.004);
+    assert_measures("window_notice_max", &bulk(), 0.009);
+    assert_measures("mark_notice", &bulk(), 0.6); // 0.5 and 0.7
+    assert_measures("mark_notice_max", &bulk(), 0.7);
+    let at = |queue: &str, window| Ask { queue: Some(queue.into()), window, ..bulk() };
+    // r1 wrote from 3 to 4 s, r0 from 2 to 3 and from 4 to the end at 5.
+    assert_measures("bottleneck_share", &at("r1>r2", (None, None)), 1.0 / 3.0);
+    assert_measures("bottleneck_share", &at("r1>r2", (Some(2.5), Some(4.0))), 2.0 / 3.0);
+    assert_measures("bottleneck_found", &at("r1>r2", (Some(2.5), None)), 0.5);
+    assert_measures("bottleneck_found", &at("r0>r1", (Some(2.5), None)), 0.0);
+    assert!(measure("bottleneck_found", &at("r1>r2", (Some(4.5), None))).is_err());
+    assert!(measure("bottleneck_share", &at("r9", (None, None))).is_err());
+}
+
+#[test]
+fn a_sum_over_flows_counts_once_all_have_a_value() {
+    let windows = |window| Ask { series: Some("window".into()), window, ..bulk() };
+    // 5 + 1 at 1.5 s, 3 + 1 at 2, 3 + 4 at 3, 3 + 2 at 4.
+    assert_measures("sum_series_max", &windows((None, None)), 7e3);
+    assert_measures("sum_series_max", &windows((Some(1.0), Some(2.5))), 6e3);
+    assert_measures("sum_series_max", &windows((Some(3.5), None)), 7e3); // it begins with what it finds
 }
 
 #[test]
