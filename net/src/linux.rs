@@ -14,6 +14,7 @@ use narrows_core::Time;
 use narrows_lab::parts;
 use narrows_lab::record::{Recorder, Sight};
 use narrows_lab::scenario::{Flow, Scenario, TcpFlow, Transport, UdpFlow};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -51,20 +52,30 @@ pub fn controllers(scenario: &Scenario, host: Host, options: &Options) -> Result
     scenario.flows.iter().map(of).collect()
 }
 
-/// A note for every end whose stack the scenario chooses and the kernel does not have.
+/// A note for every stack that the scenario chooses for an end and the kernel there does not have.
 pub fn foreign_stacks(scenario: &Scenario, host: Host, options: &Options) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut of_stacks: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for flow in &scenario.flows {
         let Transport::Tcp(tcp) = &flow.transport else { continue };
         let ends = [("sends", &tcp.stack), ("receives", &tcp.receiver_stack)];
         for ((does, stack), kernels) in ends.into_iter().zip(kernel_ends(flow, host, options)) {
             if kernels && stack.name != DEFAULT_STACK {
-                let (flow, stack) = (&flow.name, &stack.name);
-                notes.push(format!("{flow}: it is the kernel's own stack that {does} here, not {stack}"));
+                of_stacks.entry((does, &stack.name)).or_default().push(&flow.name);
             }
         }
     }
-    notes
+    let note = |((does, stack), flows): ((&str, &String), Vec<&str>)| {
+        format!("{}: it is the kernel's own stack that {does} here, not {stack}", few(&flows))
+    };
+    of_stacks.into_iter().map(note).collect()
+}
+
+/// The first names, and how many more there are.
+fn few(names: &[&str]) -> String {
+    match names {
+        [a, b, c, _, rest @ ..] => format!("{a}, {b}, {c} and {} more", rest.len() + 1),
+        _ => names.join(", "),
+    }
 }
 
 /// A note for every kernel's end whose stack has no ECN, at a host that has it for another flow's sake.
