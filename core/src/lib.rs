@@ -5,6 +5,7 @@
 //!
 //! * [`time`], [`units`], [`rng`]: what everything is measured in.
 //! * [`packet`], [`wire`]: what travels.
+//! * [`limit`]: when the next packet may leave.
 //! * [`qdisc`]: what happens to a packet that must wait.
 //! * [`ackwin`]: what a router says to senders through the ACKs that pass it.
 //! * [`congestion`]: how much a sender dares to send.
@@ -20,6 +21,7 @@ extern crate std;
 
 pub mod ackwin;
 pub mod congestion;
+pub mod limit;
 pub mod packet;
 pub mod qdisc;
 pub mod registry;

@@ -7,6 +7,7 @@ pub mod codel;
 pub mod delay;
 pub mod fifo;
 pub mod loss;
+pub mod rate_control;
 pub mod red;
 pub mod reorder;
 pub mod shaper;
@@ -118,6 +119,7 @@ pub const REGISTRY: &[Entry] = &[
     codel::ENTRY,
     delay::ENTRY,
     shaper::ENTRY,
+    rate_control::ENTRY,
     trace::ENTRY,
     loss::ENTRY,
     reorder::ENTRY,
@@ -140,6 +142,7 @@ pub fn by_name<P: Packet + Send + 'static>(
         "codel" => boxed(codel::Codel::new(settings)),
         "delay" => boxed(delay::Delay::new(settings)),
         "shaper" => boxed(shaper::Shaper::new(settings, inner())),
+        "rate_control" => boxed(rate_control::RateControl::new(settings)),
         "trace" => boxed(trace::Trace::new(settings, inner())),
         "loss" => boxed(loss::Loss::new(settings, inner(), rng)),
         "reorder" => boxed(reorder::Reorder::new(settings, inner(), rng)),

@@ -3,10 +3,11 @@
 //! whose tokens are being collected: it has left the inner queue and its limit, as in Linux's tbf.
 
 use super::{Backlog, DropReason, Drops, Entry, Qdisc};
+use crate::limit::Bucket;
 use crate::packet::Packet;
 use crate::registry::{Kind, Parameter, Settings, Unfit};
 use crate::time::Time;
-use crate::units::{Bytes, Rate};
+use crate::units::Bytes;
 use alloc::boxed::Box;
 
 /// `shaper:10Mbit/s`, `{ kind = "shaper", rate = "10Mbit/s", burst = "15kB", inner = "fifo:64KiB" }`
@@ -30,16 +31,12 @@ pub const ENTRY: Entry = Entry {
     contains: true,
 };
 
-/// One token is one byte at one bit per second: counting in bit-nanoseconds keeps the bucket exact without fractions.
-const BYTE: u128 = 8_000_000_000;
-
 /// A token bucket in front of which packets wait.
 pub struct Shaper<P> {
-    rate: Rate,
+    bucket: Bucket,
     burst: Bytes,
-    /// In byte-seconds of rate: bytes * `BYTE`.
-    tokens: u128,
-    updated: Time,
+    /// When the head was last asked for.
+    asked: Time,
     /// The packet that waits for tokens: taken from `inner`, still part of the backlog.
     head: Option<P>,
     inner: Box<dyn Qdisc<P>>,
@@ -58,12 +55,7 @@ impl<P: Packet> Shaper<P> {
                 "an empty bucket lets nothing pass: write at least one packet, for example 1514B",
             ));
         }
-        Ok(Shaper { rate, burst, tokens: burst.0 as u128 * BYTE, updated: Time::ZERO, head: None, inner })
-    }
-
-    fn tokens_at(&self, now: Time) -> u128 {
-        let earned = self.rate.0 as u128 * now.since(self.updated).as_nanos();
-        (self.tokens + earned).min(self.burst.0 as u128 * BYTE)
+        Ok(Shaper { bucket: Bucket::new(rate, burst), burst, asked: Time::ZERO, head: None, inner })
     }
 }
 
@@ -79,21 +71,13 @@ impl<P: Packet + Send> Qdisc<P> for Shaper<P> {
         if self.head.is_none() {
             self.head = self.inner.dequeue(now, drop);
         }
-        let cost = self.head.as_ref()?.size().0 as u128 * BYTE;
-        let tokens = self.tokens_at(now);
-        (self.tokens, self.updated) = (tokens, now);
-        if tokens < cost {
-            return None;
-        }
-        self.tokens -= cost;
-        self.head.take()
+        self.asked = now;
+        if self.bucket.take(now, self.head.as_ref()?.size()) { self.head.take() } else { None }
     }
 
     fn ready_at(&self) -> Option<Time> {
         let Some(head) = &self.head else { return self.inner.ready_at() };
-        let missing = (head.size().0 as u128 * BYTE).saturating_sub(self.tokens);
-        let wait = missing.div_ceil(self.rate.0 as u128).min(u64::MAX as u128) as u64;
-        Some(self.updated + core::time::Duration::from_nanos(wait))
+        Some(self.bucket.ready_at(self.asked, head.size()))
     }
 
     fn backlog(&self) -> Backlog {

@@ -20,7 +20,7 @@ pub struct QueueRecorder {
 /// The unit of what a discipline's `inspect` shows.
 fn unit_of(quantity: &str) -> &'static str {
     match quantity {
-        "average_queue" => "B",
+        "average_queue" | "input_queue" | "output_queue" => "B",
         "average_packets" => "p",
         "sojourn" => "s",
         _ => "",

@@ -1,4 +1,4 @@
-//! Loss recovery by duplicate acknowledgments: Tahoe, Reno as in BSD, NewReno (RFC 6582). It decides what to send again and
+//! Loss recovery by duplicate acknowledgments: Tahoe, Reno as in BSD, NewReno (RFC 6582); or none. It decides what to send again and
 //! how the congestion window is bent meanwhile; by how much the window is cut is the controller's decision.
 //!
 //! ```text
@@ -18,6 +18,8 @@ use crate::units::Bytes;
 /// Which of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
+    /// 4.2BSD and the first 4.3BSD: duplicates mean nothing, only the timer repairs.
+    Timeouts,
     /// 4.3BSD-Tahoe: resend the first, slow start from one segment.
     Tahoe,
     /// 4.3BSD-Reno and 4.4BSD: over at the first new ACK.
@@ -86,6 +88,9 @@ impl Recovery {
     pub fn on_duplicate(&mut self, view: View, reduced: bool, controller: &mut dyn Controller) -> Action {
         self.duplicates += 1;
         let mss = view.mss;
+        if self.kind == Kind::Timeouts {
+            return Action::None;
+        }
         if self.duplicates == self.threshold && !self.recovering {
             // RFC 6582 section 3.2 step 2: after a timeout, duplicates of old data must not start another recovery.
             if self.kind == Kind::NewReno && self.recover.is_some_and(|recover| view.una <= recover) {
@@ -99,7 +104,7 @@ impl Recovery {
                 });
             }
             match self.kind {
-                Kind::Tahoe => controller.set_congestion_window(Bytes(mss)),
+                Kind::Timeouts | Kind::Tahoe => controller.set_congestion_window(Bytes(mss)),
                 Kind::Reno | Kind::NewReno => {
                     self.recovering = true;
                     self.partial_seen = false;

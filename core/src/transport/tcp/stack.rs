@@ -10,9 +10,9 @@ use core::time::Duration;
 pub const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "recovery",
-        kind: Kind::Word(&["tahoe", "reno", "newreno"]),
+        kind: Kind::Word(&["timeouts", "tahoe", "reno", "newreno"]),
         default: "newreno",
-        meaning: "repair of losses: tahoe, reno (BSD classic: one fast retransmit, over at the first new ACK), newreno (RFC 6582)",
+        meaning: "repair of losses: timeouts (nothing else), tahoe, reno (BSD classic: one fast retransmit, over at the first new ACK), newreno (RFC 6582)",
     },
     Parameter {
         name: "initial_window",
@@ -181,6 +181,26 @@ pub const REGISTRY: &[Entry] = &[
         ],
         controller: &[("extra", "0"), ("validate", "false"), ("count_bytes", "false")],
     },
+    // SunOS 4.1.3 as Y. Hisada and S. Ono saw it (about 1997): the whole window right after the handshake, a timer that doubles. It is of
+    // 4.3BSD; whether it had fast retransmit (Tahoe) they do not say: `recovery = "timeouts"` is the stack without.
+    Entry {
+        name: "sunos4",
+        summary: "SunOS 4.1.3: no slow start at first, Tahoe, 500 ms ticks, neither timestamps nor scaled windows",
+        values: &[
+            ("recovery", "tahoe"),
+            ("initial_window", "1000"),
+            ("rto", "ticks"),
+            ("rto_max", "64s"),
+            ("rto_initial", "3s"),
+            ("persist_min", "5s"),
+            ("delayed_ack", "fast_ticks"),
+            ("delayed_ack_time", "200ms"),
+            ("timestamps", "false"),
+            ("window_scale", "false"),
+            ("halve", "window"),
+        ],
+        controller: &[("extra", "0"), ("validate", "false"), ("count_bytes", "false")],
+    },
     Entry {
         name: "rfc",
         summary: "the standards: NewReno (RFC 5681, 6582), RTO by RFC 6298, timestamps (RFC 7323), initial window 10",
@@ -252,6 +272,7 @@ impl Stack {
         }
         Ok(Stack {
             recovery: match settings.word("recovery").as_str() {
+                "timeouts" => Recovery::Timeouts,
                 "tahoe" => Recovery::Tahoe,
                 "reno" => Recovery::Reno,
                 _ => Recovery::NewReno,
