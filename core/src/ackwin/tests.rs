@@ -285,7 +285,7 @@ fn a_packet_with_data_is_not_looked_at_on_its_way_to_the_queue() {
 
 #[test]
 fn a_report_makes_the_ack_longer_and_goes_only_where_it_is_invited() {
-    let invited = Options { states: Some(Default::default()), ..Options::default() };
+    let invited = || Options { states: Some(Default::default()), ..Options::default() };
     for (policy, given, reports) in
         [("report", None, true), ("free", Some(("report", Value::Flag(true))), true), ("free", None, false)]
     {
@@ -300,17 +300,17 @@ fn a_report_makes_the_ack_longer_and_goes_only_where_it_is_invited() {
             r.acks.report(r.now, &mut d, 9, backlog, r.rate);
             let Body::Tcp(segment) = &d.body else { unreachable!() };
             assert_eq!(d.size().0, u64::from(20 + segment.size()), "the packet is as long as what it holds");
-            let said = segment.options.states.map(|s| s.as_slice().to_vec()).unwrap_or_default();
+            let said = segment.options.states.as_ref().map(|s| s.as_slice().to_vec()).unwrap_or_default();
             (d.size().0 - before, said.iter().map(|s| (s.router, s.queue)).collect::<std::vec::Vec<_>>())
         };
         let silent = (0, std::vec![]);
         // 4 bytes become 14, and 16 with padding; 2104/64 = 32.9.
         let said = if reports { (12, std::vec![(9, 33)]) } else { silent.clone() };
-        assert_eq!(pass(Flags::ACK, invited, 0), said, "{policy}");
+        assert_eq!(pass(Flags::ACK, invited(), 0), said, "{policy}");
         for (flags, options, payload) in [
             (Flags::ACK, Options::default(), 0),
-            (Flags::ACK, invited, 1000),
-            (Flags::SYN | Flags::ACK, invited, 0),
+            (Flags::ACK, invited(), 1000),
+            (Flags::SYN | Flags::ACK, invited(), 0),
         ] {
             assert_eq!(pass(flags, options, payload), silent, "{policy} {flags:?} {payload}");
         }

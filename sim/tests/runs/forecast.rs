@@ -34,7 +34,7 @@ impl Watch for Reports {
     fn departs(&mut self, _line: usize, _at: narrows_core::Time, packet: Seen<'_>) {
         let Seen::Value(d) = packet else { panic!("the simulator moves values") };
         let Body::Tcp(s) = &d.body else { panic!("only TCP here") };
-        self.sent += s.options.states.is_some_and(|s| !s.is_empty()) as usize;
+        self.sent += s.options.states.as_ref().is_some_and(|s| !s.is_empty()) as usize;
         if s.payload.0 == 0 && !s.flags.has(Flags::SYN) {
             self.sizes.insert(u64::from(d.size));
         }

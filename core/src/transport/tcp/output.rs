@@ -6,7 +6,8 @@ use crate::congestion::Sent;
 use crate::packet::Ecn;
 use crate::time::Time;
 use crate::units::Bytes;
-use crate::wire::tcp::{Flags, Options, RouterStates, Segment, Seq};
+use crate::wire::tcp::{Flags, Options, Segment, Seq};
+use alloc::boxed::Box;
 use core::time::Duration;
 
 /// The persist timer waits at most this long: 60 s, as in 4.4BSD.
@@ -256,7 +257,7 @@ impl<P: Stored> Tcp<P> {
     fn segment(&mut self, now: Time, seq: Seq, flags: Flags, payload: P) -> Segment<P> {
         // Not beside data: its segments are as large as the path takes.
         let invites = self.router_states && payload.is_empty() && !flags.has(Flags::RST);
-        let states = invites.then(RouterStates::default);
+        let states = invites.then(Box::default);
         let mut segment = Segment {
             source: self.config.ports.0,
             destination: self.config.ports.1,

@@ -36,7 +36,8 @@ impl<'a> Segment<&'a [u8]> {
 impl<P: Payload> Segment<P> {
     /// The same header around another payload: bytes borrowed from a packet become owned, or a length.
     pub fn with_payload<Q: Payload>(&self, payload: Q) -> Segment<Q> {
-        let &Segment { source, destination, seq, ack, flags, window, urgent, ecn, options, .. } = self;
+        let &Segment { source, destination, seq, ack, flags, window, urgent, ecn, .. } = self;
+        let options = self.options.clone();
         Segment { source, destination, seq, ack, flags, window, urgent, ecn, options, payload }
     }
 
@@ -62,7 +63,7 @@ impl<P: Payload> Segment<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::tcp::{Flags, Length, Options, RouterState, RouterStates, SackBlocks, Seq, Timestamps};
+    use crate::wire::tcp::{Flags, Length, Options, RouterState, SackBlocks, Seq, Timestamps};
     use alloc::vec;
     use core::net::{Ipv4Addr, Ipv6Addr};
     use proptest::prelude::*;
@@ -114,7 +115,7 @@ mod tests {
             routers in prop::option::of(prop::collection::vec(any::<[u16; 5]>(), 0..=4)),
         ) -> Options {
             let timestamps = timestamps.map(|(value, echo)| Timestamps { value, echo });
-            let states = routers.as_ref().map(|_| RouterStates::default());
+            let states = routers.as_ref().map(|_| Default::default());
             if syn {
                 let sack = SackBlocks::default();
                 return Options { mss, window_scale: shift, sack_permitted, timestamps, sack, states };

@@ -8,6 +8,7 @@
 //! only; what stands elsewhere is stepped over, as are options and experiments unknown here. So whatever was read fits into 40
 //! bytes when it is written again.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::states::EXPERIMENT;
@@ -63,7 +64,7 @@ pub(super) fn decode(mut bytes: &[u8], syn: bool) -> Result<Options, DecodeError
                 }
             }
             (kind::EXPERIMENT, 2..) if u16_at(body, 0) == EXPERIMENT => {
-                options.states = Some(decode_states(&body[2..]).ok_or(LENGTH)?);
+                options.states = Some(Box::new(decode_states(&body[2..]).ok_or(LENGTH)?));
             }
             (kind::MSS | kind::WINDOW_SCALE | kind::SACK_PERMITTED | kind::TIMESTAMPS | kind::SACK, _) => {
                 return Err(LENGTH);
@@ -71,13 +72,15 @@ pub(super) fn decode(mut bytes: &[u8], syn: bool) -> Result<Options, DecodeError
             _ => {}
         }
     }
-    let Options { timestamps, sack, states, .. } = options;
     Ok(match syn {
         true => {
-            let states = states.map(|_| RouterStates::default());
+            let states = options.states.map(|_| Box::default());
             Options { sack: SackBlocks::default(), states, ..options }
         }
-        false => Options { timestamps, sack, states, ..Options::default() },
+        false => {
+            let Options { timestamps, sack, states, .. } = options;
+            Options { timestamps, sack, states, ..Options::default() }
+        }
     })
 }
 
@@ -184,13 +187,13 @@ mod tests {
 
     #[test]
     fn each_option_alone_is_padded_as_linux_does() {
-        let none = Options::default();
+        let none = Options::default;
         let timestamps = Some(Timestamps { value: 1, echo: 2 });
-        assert_eq!(written(&none), []);
-        assert_eq!(written(&Options { sack_permitted: true, ..none }), [1, 1, 4, 2]);
-        assert_eq!(written(&Options { window_scale: Some(3), ..none }), [1, 3, 3, 3]);
-        assert_eq!(written(&Options { timestamps, ..none }), [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
-        assert_eq!(written(&Options { sack: blocks(1), ..none }), [1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 50]);
+        assert_eq!(written(&none()), []);
+        assert_eq!(written(&Options { sack_permitted: true, ..none() }), [1, 1, 4, 2]);
+        assert_eq!(written(&Options { window_scale: Some(3), ..none() }), [1, 3, 3, 3]);
+        assert_eq!(written(&Options { timestamps, ..none() }), [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        assert_eq!(written(&Options { sack: blocks(1), ..none() }), [1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 50]);
     }
 
     #[test]
@@ -243,7 +246,7 @@ mod tests {
         assert_eq!(decode(&written(&odd), false).unwrap().sack, blocks(3));
     }
 
-    fn states(n: u16) -> Option<RouterStates> {
+    fn states(n: u16) -> Option<Box<RouterStates>> {
         let mut states = RouterStates::default();
         for router in 1..=n {
             assert!(states.push(RouterState {
@@ -254,17 +257,17 @@ mod tests {
                 time: 0xFFFF
             }));
         }
-        Some(states)
+        Some(Box::new(states))
     }
 
     #[test]
     fn states_of_routers_byte_for_byte() {
-        let none = Options::default();
-        assert_eq!(written(&Options { states: states(0), ..none }), [253, 4, 0x4E, 0x57]);
+        let none = Options::default;
+        assert_eq!(written(&Options { states: states(0), ..none() }), [253, 4, 0x4E, 0x57]);
         let one = [1, 1, 253, 14, 0x4E, 0x57, 0, 1, 1, 2, 3, 4, 1, 0, 0xFF, 0xFF];
-        assert_eq!(written(&Options { states: states(1), ..none }), one);
-        assert_eq!(decode(&one, false), Ok(Options { states: states(1), ..none }));
-        assert_eq!(decode(&one, true), Ok(Options { states: states(0), ..none }), "a SYN has no entries");
+        assert_eq!(written(&Options { states: states(1), ..none() }), one);
+        assert_eq!(decode(&one, false), Ok(Options { states: states(1), ..none() }));
+        assert_eq!(decode(&one, true), Ok(Options { states: states(0), ..none() }), "a SYN has no entries");
     }
 
     #[test]
@@ -285,7 +288,7 @@ mod tests {
         ] {
             let mut options =
                 Options { timestamps, states: states(0), sack: blocks(sack), ..Options::default() };
-            let mut added = Options { states: None, ..options };
+            let mut added = Options { states: None, ..options.clone() };
             assert!(!added.add_state(RouterState::default()), "nobody asked");
             let entry = |router| RouterState { router, ..RouterState::default() };
             let fit = (1..=9).take_while(|router| options.add_state(entry(*router))).count();

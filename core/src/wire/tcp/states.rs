@@ -82,6 +82,13 @@ impl RouterStates {
         true
     }
 
+    /// Takes out the last one.
+    fn pop(&mut self) {
+        if let Some(last) = self.len.checked_sub(1) {
+            (self.len, self.states[last as usize]) = (last, RouterState::default());
+        }
+    }
+
     /// The states, in order.
     pub fn as_slice(&self) -> &[RouterState] {
         &self.states[..self.len as usize]
@@ -107,14 +114,12 @@ impl RouterStates {
 impl Options {
     /// A router adds its state. `false`, and nothing changed, if the option is not there or has no room.
     pub fn add_state(&mut self, state: RouterState) -> bool {
-        let Some(mut states) = self.states else { return false };
-        if !states.push(state) {
+        if !self.states.as_mut().is_some_and(|states| states.push(state)) {
             return false;
         }
-        let grown = Options { states: Some(states), ..*self };
-        let fits = grown.tight_size() <= Options::ROOM;
-        if fits {
-            *self = grown;
+        let fits = self.tight_size() <= Options::ROOM;
+        if !fits && let Some(states) = &mut self.states {
+            states.pop();
         }
         fits
     }

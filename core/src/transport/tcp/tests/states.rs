@@ -73,7 +73,7 @@ fn acks_invite_routers_only_if_both_ends_said_so_and_data_never_do() {
             .collect();
         assert_eq!(syns, [opener, both], "{opener} {listener}");
         for (from, s) in seen.iter().filter(|(_, s)| !s.flags.has(Flags::SYN)) {
-            let invites = s.options.states.map(|states| states.is_empty());
+            let invites = s.options.states.as_ref().map(|states| states.is_empty());
             assert_eq!(invites, (both && s.payload.0 == 0).then_some(true), "end {from}: {s:?}");
         }
         assert!([0, 1].iter().all(|end| seen.iter().any(|(from, s)| from == end && s.payload.0 > 0)));
@@ -86,7 +86,7 @@ fn the_controller_is_told_by_new_and_duplicate_acks_but_not_by_old_ones() {
     let mut tcp = Tcp::<Length>::connect(config(stack), Box::<Listener>::default());
     tcp.transmit(Time::ZERO).unwrap();
     let answer = |ack: u32, flags, queue: Option<u16>| {
-        let mut options = Options { states: Some(RouterStates::default()), ..Options::default() };
+        let mut options = Options { states: Some(Box::default()), ..Options::default() };
         if let Some(queue) = queue {
             assert!(options.add_state(RouterState { router: 1, queue, ..RouterState::default() }));
         }
@@ -115,7 +115,7 @@ fn the_controller_is_told_by_new_and_duplicate_acks_but_not_by_old_ones() {
 fn who_did_not_offer_listens_to_no_router() {
     let mut tcp = Tcp::<Length>::connect(config(plain(rfc())), Box::<Listener>::default());
     tcp.transmit(Time::ZERO).unwrap();
-    let mut options = Options { states: Some(RouterStates::default()), ..Options::default() };
+    let mut options = Options { states: Some(Box::default()), ..Options::default() };
     assert!(options.add_state(RouterState::default()));
     let ack = Segment { seq: Seq(9), ack: Seq(5001), window: 9000, options, ..Segment::default() };
     tcp.receive(Time::ZERO, Segment { flags: Flags::SYN | Flags::ACK, ..ack.clone() });
