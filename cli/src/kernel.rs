@@ -5,9 +5,11 @@ mod ackwin;
 use crate::{Format, Stop, say};
 use clap::{Arg, ArgMatches, Args as ClapArgs, Command, FromArgMatches, Subcommand};
 use narrows_kernel::{Event, Kept, Kind, Mode, PROGRAMS, Program};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -246,6 +248,10 @@ fn watch(args: WatchArgs) -> Result<(), Stop> {
         if live {
             screen.draw(kept.name())?;
         }
+        if unread() {
+            drop(watch); // and with it the lease
+            crate::enough();
+        }
     }
     let lost = kept.counts().map_or(0, |c| c.lost);
     if lost > 0 {
@@ -254,6 +260,13 @@ fn watch(args: WatchArgs) -> Result<(), Stop> {
         ));
     }
     Ok(())
+}
+
+/// Whether nobody reads standard output any more. A write would tell, but while nothing happens there is none.
+fn unread() -> bool {
+    let stdout = std::io::stdout();
+    let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::empty())]; // errors and hang-ups are told unasked
+    poll(&mut fds, PollTimeout::ZERO).is_ok() && fds[0].any() == Some(true)
 }
 
 fn head() -> String {

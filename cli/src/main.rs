@@ -151,10 +151,14 @@ fn say(text: impl Display) -> Result<(), Stop> {
         ))
     };
     match write!(out, "{text}").and_then(|()| out.flush()) {
-        // Whoever closed the pipe (`| head`) has read enough: end as the signal would end us.
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(128 + 13),
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => enough(),
         done => done.map_err(refuse),
     }
+}
+
+/// Whoever closed the pipe (`| head`) has read enough: end as the signal would end us.
+fn enough() -> ! {
+    std::process::exit(128 + 13)
 }
 
 /// Prints a line to standard error, if anyone is there to read it.

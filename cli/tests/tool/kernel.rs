@@ -69,6 +69,23 @@ fn a_controller_is_loaded_listed_watched_and_unloaded() {
     Command::new("kill").args(["-INT", &watch.id().to_string()]).status().unwrap();
     assert!(watch.wait().unwrap().success(), "Ctrl-C is how it ends");
 
+    let mut watch = Command::new(env!("CARGO_BIN_EXE_narrows"))
+        .args(["kernel", "watch", &name])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut reader = BufReader::new(watch.stdout.take().unwrap());
+    reader.read_line(&mut String::new()).unwrap();
+    drop(reader);
+    let over = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        watch.try_wait().unwrap().is_some()
+    });
+    if !over {
+        watch.kill().unwrap();
+    }
+    assert_eq!(watch.wait().unwrap().code(), Some(141), "nobody reads it, and no connection says anything");
+
     let unloaded = kernel(&["unload", &name]);
     assert!(unloaded.status.success() && said(&unloaded).contains("is unloaded"), "{}", said(&unloaded));
     assert_eq!(kernel(&["unload", &name]).status.code(), Some(2));
