@@ -111,6 +111,7 @@ pub struct Link {
     pub queue: Option<At<Setting>>,
     /// What the router before the line writes into ACKs that pass it, in both directions; default none.
     #[serde(default)] // says to the schema, too, that it may be left out
+    #[serde(alias = "ack-window")]
     #[schemars(schema_with = "crate::schema::ack_window")]
     pub ack_window: Option<At<Setting>>,
     /// Changes during the run, in both directions.
@@ -135,6 +136,7 @@ pub struct Backward {
     pub queue: Option<At<Setting>>,
     /// What the router before the line writes into ACKs that pass it.
     #[serde(default)] // says to the schema, too, that it may be left out
+    #[serde(alias = "ack-window")]
     #[schemars(schema_with = "crate::schema::ack_window")]
     pub ack_window: Option<At<Setting>>,
     /// Changes during the run, in place of those of the link.
