@@ -117,8 +117,12 @@ impl Standing {
         }
         let sights = rings.each_ref().map(Ring::sight);
         let lines = [&config.forward, &config.backward].into_iter().enumerate();
-        let lines =
-            lines.map(|(i, line)| Line::new(line.rate, line.delay, line.mtu, queue(line, i))).collect();
+        let lines = lines.map(|(i, line)| {
+            let mut made = Line::new(line.rate, line.delay, line.mtu, queue(line, i));
+            made.set_acks(parts::ack_window(line).expect("the configuration was checked"));
+            made
+        });
+        let lines = lines.collect();
         let ways = [Way { lines: vec![0], port: 1 }, Way { lines: vec![1], port: 0 }];
         let network = Network::new(lines, &ways, &[]);
         let across = Across([network.way(0), network.way(1)]);
