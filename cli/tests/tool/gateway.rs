@@ -67,40 +67,54 @@ impl Site {
     }
 
     fn stand(&self, folder: &Path, config: &str) -> Standing {
+        Standing::between(&self.middle, folder, config)
+    }
+}
+
+/// A running gateway; killed if a test fails.
+pub(super) struct Standing {
+    pub(super) child: Child,
+    said: Receiver<String>,
+    heard: Vec<String>,
+}
+
+impl Standing {
+    /// Between the interfaces left and right of `middle`.
+    pub(super) fn between(middle: &Namespace, folder: &Path, config: &str) -> Standing {
         let mut command = narrows();
         command.current_dir(folder).args(["gateway", "--between", "left", "right", "--config", config]);
-        self.middle.confine(&mut command).unwrap();
+        middle.confine(&mut command).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (say, said) = channel();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| say.send(line)));
         Standing { child, said, heard: Vec::new() }
     }
-}
 
-/// A running gateway; killed if a test fails.
-struct Standing {
-    child: Child,
-    said: Receiver<String>,
-    heard: Vec<String>,
-}
-
-impl Standing {
-    /// Waits for a line with these words on standard error.
+    /// Waits for a line with these words on standard error, and gives it.
     #[track_caller]
-    fn hear(&mut self, words: &str) {
+    pub(super) fn hear(&mut self, words: &str) -> String {
         loop {
             match self.said.recv_timeout(Duration::from_secs(10)) {
-                Ok(line) if line.contains(words) => break,
+                Ok(line) if line.contains(words) => return line,
                 Ok(line) => self.heard.push(line),
                 Err(_) => panic!("`{words}` is not in {:?}", self.heard),
             }
         }
     }
 
-    fn signal(&self, name: &str) {
+    pub(super) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
+    }
+
+    /// Ends it, and gives its account.
+    pub(super) fn end(mut self) -> String {
+        self.signal("-TERM");
+        let output = std::mem::replace(&mut self.child, Command::new("true").spawn().unwrap());
+        let output = output.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        stdout(&output).to_string()
     }
 }
 
@@ -149,12 +163,8 @@ fn a_gateway_gives_up_its_privileges_reloads_sits_out_a_lost_interface_and_ends_
     site.plug("left");
     gateway.hear("left is back");
 
-    gateway.signal("-TERM");
-    let output = std::mem::replace(&mut gateway.child, Command::new("true").spawn().unwrap());
-    let output = output.wait_with_output().unwrap();
+    let said = gateway.end();
     fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(output.status.code(), Some(0));
-    let said = stdout(&output);
     assert!(said.contains("every packet is accounted for") && said.contains("late "), "{said}");
 }
 

@@ -56,7 +56,7 @@ fn real_packets() -> bool {
 }
 
 /// What a machine busy with other things spoils in real time is tried again, three times at the most.
-fn unless_spoilt(attempt: impl Fn() -> Result<(), String>) {
+pub(super) fn unless_spoilt(attempt: impl Fn() -> Result<(), String>) {
     let mut failures = Vec::new();
     while let Err(failure) = attempt() {
         eprintln!("once more: {failure}");

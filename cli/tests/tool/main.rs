@@ -11,6 +11,7 @@ mod output;
 mod refused;
 mod repeat;
 mod reproduced;
+mod windows;
 mod words;
 
 use serde_json::Value;
