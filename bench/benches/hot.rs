@@ -1,7 +1,7 @@
 //! The hot parts, each by itself: what a packet costs in a queue, at an end, in a controller and on the wire; and one
 //! simulated second of the comparison scenario, for what they cost together.
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use narrows_core::congestion::{self, Ack, Controller, RateSample, Start};
 use narrows_core::packet::Direction;
 use narrows_core::qdisc::{self, Qdisc};
@@ -10,10 +10,14 @@ use narrows_core::transport::tcp::stack::Stack;
 use narrows_core::transport::tcp::{Config, Tcp};
 use narrows_core::wire::checksum::Pseudo;
 use narrows_core::wire::tcp::{Flags, Length, Options, Segment, Seq, Timestamps};
+use narrows_core::wire::{ipv4, protocol};
 use narrows_core::{Bytes, Datagram, Ecn, FlowId, Rate, Rng, Time};
 use narrows_lab::file::{Document, parse};
 use narrows_lab::host::Unwatched;
+use narrows_lab::line::{Carried, Line, arrive};
+use narrows_lab::parts;
 use narrows_lab::scenario::{Part, Scenario, TcpFlow, Transport};
+use narrows_net::frame::{Frame, joined};
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::time::Duration;
@@ -216,6 +220,128 @@ fn wire(c: &mut Criterion) {
     group.finish();
 }
 
+/// The two lines of `narrows gateway`. Senders are at the forward line's start: data take line 0, their ACKs line 1.
+struct Passage {
+    lines: [Line<Frame>; 2],
+    now: Time,
+}
+
+impl Passage {
+    /// After the handshakes of so many connections; `forward` and `backward` are what is written into the ACKs of the data that
+    /// take the line.
+    fn open(forward: &str, backward: &str, connections: u32) -> Passage {
+        let text = format!(
+            "rate = \"10Gbit/s\"\ndelay = \"0ms\"\nqueue = \"fifo:64KiB\"\nack_window = {forward}\n\
+             backward = {{ ack_window = {backward} }}\n"
+        );
+        let config =
+            Document { name: "gateway.toml".into(), text }.bottleneck().unwrap_or_else(|e| panic!("{e}"));
+        let lines = [config.forward, config.backward].map(|line| {
+            let unfit = |unfit: narrows_core::registry::Unfit| panic!("{}", unfit.advice);
+            let queue =
+                parts::queue(&line.queue, parts::rng(1, parts::Stream::Queue, 0)).unwrap_or_else(unfit);
+            let mut made = Line::new(line.rate, line.delay, line.mtu, queue);
+            made.set_acks(parts::ack_window(&line).unwrap_or_else(|e| panic!("{}", e.advice)));
+            made
+        });
+        let mut passage = Passage { lines, now: Time::from_millis(1) };
+        for i in 0..connections {
+            for (line, flags, number) in
+                [(0, Flags::SYN, 0), (1, Flags::SYN | Flags::ACK, 1), (0, Flags::ACK, 1)]
+            {
+                passage.pass(line, received(&packet(i, line, flags, number, 0), number));
+            }
+        }
+        passage
+    }
+
+    /// A packet comes to an idle line, leaves it, and passes the router behind it, 10 us after the last one. Never inlined, so
+    /// that a profiler finds it.
+    #[inline(never)]
+    fn pass(&mut self, line: usize, frame: Frame) -> Frame {
+        self.now += Duration::from_micros(10);
+        self.lines[line].offer(self.now, Carried::new(frame, 0));
+        arrive(&mut self.lines, line, self.now).0.expect("nothing is held back").packet
+    }
+}
+
+/// A TCP packet of connection `i` that takes `line`: with timestamps, or in a SYN with MSS and window scale.
+fn packet(i: u32, line: usize, flags: Flags, ack: u32, payload: u32) -> Vec<u8> {
+    let hosts = [(0x0A00_0000 + i / 50_000, 1024 + (i % 50_000) as u16), (0x0A80_0001, 5001)];
+    let ((from, source), (to, destination)) = (hosts[line], hosts[1 - line]);
+    let options = match flags.has(Flags::SYN) {
+        true => Options { mss: Some(1460), window_scale: Some(7), ..Options::default() },
+        false => segment(ack).options,
+    };
+    let (ack, payload) = (Seq(ack), Length(payload));
+    let segment = Segment { source, destination, ack, flags, options, payload, ..segment(1) };
+    let mut upper = Vec::new();
+    segment.encode(Pseudo::v4(from.into(), to.into()), &mut upper);
+    ip(from, to, protocol::TCP, &upper)
+}
+
+fn ip(from: u32, to: u32, protocol: u8, upper: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let header = ipv4::Header::new(from.into(), to.into(), protocol, upper.len() as u16);
+    header.encode(&mut bytes).expect("it is short enough");
+    bytes.extend(upper);
+    bytes
+}
+
+/// The packet as it comes in at an interface, with that ACK number if it is TCP.
+fn received(packet: &[u8], ack: u32) -> Frame {
+    let mut bytes = joined([&[2; 12][..], &[8, 0], packet]);
+    if packet[9] == protocol::TCP {
+        bytes[42..46].copy_from_slice(&ack.to_be_bytes());
+    }
+    Frame::ethernet(bytes).expect("it is whole")
+}
+
+/// What a packet costs in the gateway between its ports, with its ACKs or without a router's word in them: the differences are
+/// the router's.
+fn words(c: &mut Criterion) {
+    let mut group = c.benchmark_group("gateway");
+    group.throughput(Throughput::Elements(1));
+    let mut bench =
+        |name: String, forward: &str, backward: &str, connections: u32, line: usize, packets: &[Vec<u8>]| {
+            let (mut passage, mut n) = (None, 0u32);
+            group.bench_function(name, |b| {
+                let passage = passage.get_or_insert_with(|| Passage::open(forward, backward, connections));
+                b.iter_batched(
+                    || {
+                        n += 1;
+                        // One connection after the other, in an order that no cache foresees.
+                        received(&packets[n as usize * 61_803 % packets.len()], n)
+                    },
+                    |frame| passage.pass(line, frame),
+                    BatchSize::NumIterations(64),
+                )
+            });
+            passage.map(|passage| passage.lines[0].counters().acks).unwrap_or_default()
+        };
+    for connections in [1u32, 100_000] {
+        let acks: Vec<_> = (0..connections).map(|i| packet(i, 1, Flags::ACK, 1, 0)).collect();
+        for policy in ["none", "share", "coordinate"] {
+            let words = format!("{{ policy = \"{policy}\", connections = 262144 }}");
+            let words = if policy == "none" { "\"none\"" } else { &words };
+            let name = format!("ack, {policy}, {connections} connections");
+            let counted = bench(name, words, "\"none\"", connections, 1, &acks);
+            // In a set of eight that has to take nine somebody is forgotten.
+            let known = counted.passed - counted.unknown;
+            assert!(counted.unknown * 100 <= counted.passed && counted.rewritten == known, "{counted:?}");
+        }
+    }
+    let data = [packet(0, 0, Flags::ACK, 1, MSS)];
+    let datagram = [ip(0x0A00_0001, 0x0A80_0001, protocol::UDP, &[0; 1000])];
+    for (packets, what) in [(&data, "data"), (&datagram, "datagram")] {
+        for (forward, backward) in [("none", "none"), ("share", "none"), ("share", "share")] {
+            let name = format!("{what}, {forward} before it and {backward} behind it");
+            bench(name, &format!("\"{forward}\""), &format!("\"{backward}\""), 1, 0, packets);
+        }
+    }
+    group.finish();
+}
+
 /// The whole simulator: the comparison scenario, one second of it.
 fn second(c: &mut Criterion) {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/s1.toml");
@@ -234,6 +360,6 @@ fn second(c: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default().warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
-    targets = queues, tcp, controllers, wire, second
+    targets = queues, tcp, controllers, wire, words, second
 }
 criterion_main!(benches);

@@ -309,10 +309,11 @@ fn marks_are_made_and_understood_and_every_checksum_is_right() {
     assert!(seen.echoed > 100 && seen.reduced > 10, "{} echoed, {} reduced", seen.echoed, seen.reduced);
 }
 
-#[test]
-fn a_reload_under_load_loses_and_overtakes_no_packet() {
+/// Datagrams cross while the configuration becomes the second and the third of `texts`.
+fn reload_under_load(texts: [&str; 3]) {
     let Some(site) = Site::new() else { return };
-    let running = site.stand("rate = \"2Mbit/s\"\ndelay = \"1ms\"\nqueue = \"fifo:1000p\"");
+    let [first, changes @ ..] = texts;
+    let running = site.stand(first);
     let at = SocketAddr::new(address(SERVER[0]), 6000);
     let receiver = site.server.enter(|| UdpSocket::bind(at)).unwrap();
     receiver.set_read_timeout(Some(Duration::from_millis(700))).unwrap();
@@ -334,13 +335,12 @@ fn a_reload_under_load_loses_and_overtakes_no_packet() {
     };
     // At 2 Mbit/s 60 packets wait for 0.25 s, and most of them are there at every change.
     send(0);
-    let changed = "rate = \"4Mbit/s\"\ndelay = \"1ms\"\nmtu = \"1400B\"\nqueue = { kind = \"shaper\", rate = \"3Mbit/s\", burst = \"3kB\", inner = \"fifo:1000p\" }";
-    for text in [changed, "rate = \"2Mbit/s\"\ndelay = \"3ms\"\nqueue = \"fifo:90p\"\nuser = \"root\""] {
+    for (text, from) in changes.into_iter().zip([60, 120]) {
         thread::sleep(Duration::from_millis(60));
         running.orders.send(Order::Reconfigure(Box::new(configured(text)))).unwrap();
         running.orders.send(Order::Unusable).unwrap();
         thread::sleep(Duration::from_millis(60));
-        send(if text == changed { 60 } else { 120 });
+        send(from);
     }
     let numbers = numbers.join().unwrap();
     running.told("start");
@@ -348,6 +348,24 @@ fn a_reload_under_load_loses_and_overtakes_no_packet() {
     let dropped = account.accounts.dropped.values().sum::<u64>();
     assert_eq!(numbers, (0..180).collect::<Vec<_>>(), "{account:?}");
     assert_eq!(dropped, 0);
+}
+
+#[test]
+fn a_reload_under_load_loses_and_overtakes_no_packet() {
+    reload_under_load([
+        "rate = \"2Mbit/s\"\ndelay = \"1ms\"\nqueue = \"fifo:1000p\"",
+        "rate = \"4Mbit/s\"\ndelay = \"1ms\"\nmtu = \"1400B\"\nqueue = { kind = \"shaper\", rate = \"3Mbit/s\", burst = \"3kB\", inner = \"fifo:1000p\" }",
+        "rate = \"2Mbit/s\"\ndelay = \"3ms\"\nqueue = \"fifo:90p\"\nuser = \"root\"",
+    ]);
+}
+
+#[test]
+fn a_change_of_what_is_written_into_acks_loses_and_overtakes_no_packet() {
+    let line = "rate = \"2Mbit/s\"\ndelay = \"1ms\"\nqueue = \"fifo:1000p\"\n";
+    let policies =
+        ["ack_window = \"none\"", "ack-window = \"share\"", "ack_window = \"coordinate\"\nuser = \"root\""];
+    let texts = policies.map(|policy| format!("{line}{policy}"));
+    reload_under_load(texts.each_ref().map(String::as_str));
 }
 
 /// From a made-up sender to everyone.
