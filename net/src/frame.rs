@@ -338,13 +338,14 @@ impl Packet for Frame {
 }
 
 impl Frame {
-    /// The TCP header and what follows it; `None` if it is no whole TCP segment.
-    fn segment(&self) -> Option<(tcp::View<'_>, u64)> {
+    /// The TCP header and what follows it, and the addresses as numbers; `None` if it is no whole TCP segment.
+    #[inline]
+    fn upper(&self) -> Option<((u64, u64), &[u8])> {
         if !matches!(self.kind, Kind::Plain | Kind::Extended) {
             return None;
         }
         let packet = self.packet()?;
-        let (protocol, upper, key) = if packet[0] >> 4 == 6 {
+        let (protocol, upper, ends) = if packet[0] >> 4 == 6 {
             let v = ipv6::View::new(packet).ok()?;
             let upper = v.upper().ok()?;
             let [a, b] =
@@ -355,15 +356,18 @@ impl Frame {
             let [a, b] = [v.source(), v.destination()].map(|a| u64::from(a.to_bits()));
             (v.protocol(), v.payload(), (a, b))
         };
-        if protocol != protocol::TCP {
-            return None;
-        }
+        (protocol == protocol::TCP).then_some((ends, upper))
+    }
+
+    /// Its TCP header, and the number of its connection.
+    fn segment(&self) -> Option<(tcp::View<'_>, u64)> {
+        let (ends, upper) = self.upper()?;
         let view = tcp::View::new(upper).ok()?;
         // The same number in both directions.
         let end = |address: u64, port: u16| {
             (address ^ u64::from(port) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31)
         };
-        let connection = end(key.0, view.source()).wrapping_add(end(key.1, view.destination()));
+        let connection = end(ends.0, view.source()).wrapping_add(end(ends.1, view.destination()));
         Some((view, connection))
     }
 }
@@ -385,9 +389,10 @@ impl Passing for Frame {
     }
 
     fn set_window(&mut self, window: u16) {
-        let Some((view, _)) = self.segment() else { return };
+        let Some((_, upper)) = self.upper() else { return };
+        let Ok(view) = tcp::View::new(upper) else { return };
         let sum = checksum::update(view.checksum(), view.window(), window);
-        let (end, length) = (self.ip as usize + self.size as usize, view.header_len() + view.payload().len());
+        let (end, length) = (self.ip as usize + self.size as usize, upper.len());
         let header = &mut self.bytes.0[end - length..];
         header[14..16].copy_from_slice(&window.to_be_bytes());
         header[16..18].copy_from_slice(&sum.to_be_bytes());

@@ -315,8 +315,8 @@ impl AckWindow {
         // but not below one segment.
         let granted = (libm::floor(b.max(1.0)) * mss).min(f64::from(u32::MAX)) as u64;
         let (unit, least) = (1u64 << shift, u64::from(connection.mss.max(1)));
-        let field =
-            if unit < least { granted.div_ceil(unit) } else { (granted / unit).max(least.div_ceil(unit)) };
+        let up = |bytes: u64| (bytes + unit - 1) >> shift;
+        let field = if unit < least { up(granted) } else { (granted >> shift).max(up(least)) };
         let mut verdict = Verdict::default();
         if field < u64::from(look.window) {
             packet.set_window(field as u16);
