@@ -9,6 +9,7 @@ use crate::outcome::{Distribution, QueueSummary};
 use narrows_core::ackwin::{self, AckWindow, Look, Passing};
 use narrows_core::packet::Packet;
 use narrows_core::qdisc::{Backlog, DropReason, Drops, Qdisc, fifo::Fifo};
+use narrows_core::wire::framing::Framing;
 use narrows_core::wire::tcp::RouterState;
 use narrows_core::{Bytes, Ecn, FlowId, Rate, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -26,6 +27,8 @@ pub struct Carried<P> {
     marked: bool,
     /// An ACK that was held back, and goes on now.
     released: bool,
+    /// How the line that it is on frames it.
+    framing: Framing,
     /// The line whose router wrote the window last, counted from 1; 0: none did. And when it did.
     writer: u16,
     written: Time,
@@ -41,6 +44,7 @@ impl<P> Carried<P> {
             enqueued: Time::ZERO,
             marked: false,
             released: false,
+            framing: Framing::None,
             writer: 0,
             written: Time::ZERO,
         }
@@ -64,9 +68,10 @@ pub struct Written {
 }
 
 impl<P: Packet> Packet for Carried<P> {
+    /// As the line it is on has to carry it.
     #[inline]
     fn size(&self) -> Bytes {
-        self.packet.size()
+        Bytes(self.framing.size(self.packet.size().0))
     }
     #[inline]
     fn flow(&self) -> FlowId {
@@ -124,6 +129,13 @@ impl<P: Packet + Send> Queue<P> {
         match self {
             Queue::Fifo(q) => q.ready_at(),
             Queue::Other(q) => q.ready_at(),
+        }
+    }
+    #[inline]
+    fn has_room(&mut self, now: Time, size: Bytes) -> bool {
+        match self {
+            Queue::Fifo(q) => q.has_room(now, size),
+            Queue::Other(q) => q.has_room(now, size),
         }
     }
     /// What waits.
@@ -217,6 +229,9 @@ pub struct Line<P> {
     rate: Rate,
     delay: Duration,
     mtu: u32,
+    framing: Framing,
+    /// Whether who sends is to wait for room.
+    back_pressure: bool,
     /// What waits for the transmitter.
     pub queue: Queue<P>,
     /// The remainder of the last transmission's division: see [`Rate::transmit`].
@@ -256,6 +271,8 @@ impl<P: Passing + Send> Line<P> {
             rate,
             delay,
             mtu: mtu.0.min(u32::MAX as u64) as u32,
+            framing: Framing::None,
+            back_pressure: false,
             queue,
             carry: 0,
             busy_until: Time::ZERO,
@@ -291,6 +308,22 @@ impl<P: Passing + Send> Line<P> {
         });
     }
 
+    /// From now on each packet takes what it is framed as. What is in the line already stays as it is.
+    pub fn set_framing(&mut self, framing: Framing) {
+        self.framing = framing;
+    }
+
+    /// Whether who sends into this line is held back while there is no room, rather than packets be dropped.
+    pub fn set_back_pressure(&mut self, on: bool) {
+        self.back_pressure = on;
+    }
+
+    /// Whether a sender may send a packet of the line's MTU into it now; if not, again when one has left.
+    #[inline]
+    pub fn admits(&mut self, now: Time) -> bool {
+        !self.back_pressure || self.queue.has_room(now, Bytes(self.framing.size(self.mtu as u64)))
+    }
+
     /// A packet comes to the line.
     #[inline]
     pub fn offer(&mut self, now: Time, mut packet: Carried<P>) -> Wish {
@@ -298,10 +331,11 @@ impl<P: Passing + Send> Line<P> {
         if let Some(acks) = &mut self.acks {
             acks.onward(now, &packet);
         }
-        if packet.size().0 > self.mtu as u64 {
+        if packet.packet.size().0 > self.mtu as u64 {
             self.dropped.push((packet, DropReason::TooLarge));
             return Wish::default();
         }
+        packet.framing = self.framing;
         if now >= self.busy_until && !self.awaited && matches!(&self.queue, Queue::Fifo(_)) {
             self.unhindered += 1;
             return Wish { left: true, arrival: self.send(now, packet), ..Wish::default() };
@@ -360,7 +394,7 @@ impl<P: Passing + Send> Line<P> {
         }
         let size = packet.size().0 as u32;
         self.departed += 1;
-        self.departed_bytes += size as u64;
+        self.departed_bytes += packet.packet.size().0;
         self.busy_until = now + Duration::from_nanos(self.rate.transmit(size, &mut self.carry));
         let mut arrival = self.busy_until + self.delay;
         let first = match self.pipe.back() {

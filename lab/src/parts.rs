@@ -86,6 +86,8 @@ pub fn lines<P: Passing + Send + 'static>(scenario: &Scenario, seed: u64) -> Res
             let queue = queue(&line.queue, rng(seed, Stream::Queue, index)).map_err(unfit("queue"))?;
             built.changes.extend(line.changes.iter().map(|c| (index, *c)));
             let mut made = Line::new(line.rate, line.delay, line.mtu, queue);
+            made.set_framing(line.framing);
+            made.set_back_pressure(line.back_pressure);
             made.set_acks(ack_window(line).map_err(unfit("ack_window"))?);
             built.lines.push(made);
             built.names.push(name);

@@ -140,6 +140,8 @@ mod tests {
             rate: Rate(1),
             delay: Duration::ZERO,
             mtu: Bytes(1500),
+            framing: Default::default(),
+            back_pressure: false,
             queue: queue.clone(),
             ack_window: queue,
             changes: Vec::new(),

@@ -4,6 +4,7 @@
 use crate::parts;
 use narrows_core::registry::{Settings, Unfit};
 use narrows_core::units::{Bytes, Rate};
+use narrows_core::wire::framing::Framing;
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -98,12 +99,16 @@ impl Link {
 /// One direction of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Rate of whole IP packets.
+    /// Rate of whole packets as they are framed.
     pub rate: Rate,
     /// One-way propagation delay.
     pub delay: Duration,
     /// Largest IP packet.
     pub mtu: Bytes,
+    /// How packets are framed.
+    pub framing: Framing,
+    /// Whether the host before the line holds its senders back while there is no room, rather than drop their packets.
+    pub back_pressure: bool,
     /// What waits before the line.
     pub queue: Part,
     /// What is written into the ACKs of the data that take this line, as they pass the node before it.

@@ -11,6 +11,7 @@ use narrows_lab::parts::{self, Lines};
 use narrows_lab::record::{QueueRecorder, Recorder};
 use narrows_lab::route::{Hop, Routes};
 use narrows_lab::scenario::{self, Change, Refused, Scenario, TcpFlow, Transport};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Builds a scenario.
@@ -82,6 +83,7 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
         seed,
         now: Time::ZERO,
         end: Time::ZERO + scenario.duration,
+        held_back: vec![VecDeque::new(); lines.len()],
         agenda: Agenda::new(2 * (lines.len() + flows.len()) + 2),
         lines,
         line_names,

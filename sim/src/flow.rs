@@ -43,6 +43,8 @@ pub struct Flow {
     pub bounded: bool,
     /// Whether its end has been noted.
     pub over: bool,
+    /// Whether source and sink wait for room in the line into which they send.
+    pub held_back: [bool; 2],
     pub lost: u64,
     /// What is measured at the source of a TCP flow.
     pub meter: Meter,
@@ -75,6 +77,7 @@ impl Flow {
             started: false,
             bounded,
             over: false,
+            held_back: [false; 2],
             lost: 0,
             meter: Meter::new(start, size),
             recorder,

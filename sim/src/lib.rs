@@ -24,6 +24,7 @@ use narrows_lab::line::{self, Carried, Line, Wish};
 use narrows_lab::outcome::{EventKind, Outcome};
 use narrows_lab::record::{QueueRecorder, Recorder};
 use narrows_lab::scenario::{Refused, Scenario};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Runs a scenario. The `outcome`'s `given` and `scenario` are left to the caller, who knows where it came from.
@@ -55,6 +56,8 @@ pub struct Sim {
     flows: Vec<Flow>,
     /// For every flow and direction the lines it takes, one after the other, each list closed by [`HERE`].
     ways: Vec<u32>,
+    /// For every line whose senders are held back while it has no room: which are, in the order in which they came.
+    held_back: Vec<VecDeque<(usize, End)>>,
     /// In order of time; the next one is last.
     cues: Vec<(Time, Cue)>,
     /// How often flows are looked at between events, if they are recorded.
@@ -153,12 +156,23 @@ impl Sim {
     /// Lets `end` of a flow send what it may, and notes when it wants to be called again.
     #[inline]
     fn pump(&mut self, flow: usize, end: End, watch: &mut dyn Watch) {
-        while let Some((datagram, way)) = self.flows[flow].transmit(self.now, end) {
+        let line = self.first_line(flow, end);
+        let mut admitted = self.lines[line].admits(self.now);
+        while admitted && let Some((datagram, way)) = self.flows[flow].transmit(self.now, end) {
             self.offer(Carried::new(datagram, way), watch);
+            admitted = self.lines[line].admits(self.now);
+        }
+        if admitted {
+            self.let_next_in(line);
+        } else if !std::mem::replace(&mut self.flows[flow].held_back[end as usize], true) {
+            self.held_back[line].push_back((flow, end));
         }
         if end == End::Source {
             self.flows[flow].record(self.now);
             self.note_over(flow);
+        }
+        if !admitted {
+            return; // it is called when there is room; its timers could do nothing before that
         }
         // Timers re-arm lazily: one that was pushed back moves when it fires.
         if let Some(at) = self.flows[flow].wake_at(end) {
@@ -166,6 +180,23 @@ impl Sim {
             if at < self.agenda.at(slot) {
                 self.agenda.set(slot, at.max(self.now));
             }
+        }
+    }
+
+    /// The line into which an end of a flow sends.
+    #[inline]
+    fn first_line(&self, flow: usize, end: End) -> usize {
+        let way = self.flows[flow].ways[(end == End::Sink) as usize];
+        self.ways[way as usize] as usize
+    }
+
+    /// There may be room in the line: the sender that has been held back for longest is called next.
+    #[inline]
+    fn let_next_in(&mut self, line: usize) {
+        if let Some((flow, end)) = self.held_back[line].pop_front() {
+            self.flows[flow].held_back[end as usize] = false;
+            let slot = self.flow_slot(flow, end);
+            self.agenda.set(slot, self.now);
         }
     }
 
@@ -219,6 +250,9 @@ impl Sim {
         }
         if let Some(at) = wish.arrival {
             self.agenda.set(Self::arrival_slot(i), at);
+        }
+        if wish.left {
+            self.let_next_in(i);
         }
         if let Some(since) = wish.marked {
             self.note_mark(i, since);

@@ -71,6 +71,11 @@ impl<P: Packet + Send> Qdisc<P> for Fifo<P> {
     }
 
     #[inline]
+    fn has_room(&mut self, _now: Time, size: Bytes) -> bool {
+        self.has_room_for(size)
+    }
+
+    #[inline]
     fn ready_at(&self) -> Option<Time> {
         (!self.queue.is_empty()).then_some(Time::ZERO)
     }

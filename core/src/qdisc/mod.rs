@@ -86,6 +86,10 @@ pub trait Qdisc<P>: Send {
     fn ready_at(&self) -> Option<Time>;
     /// What waits.
     fn backlog(&self) -> Backlog;
+    /// Whether a packet of that size would find room now. A discipline that cannot tell says yes.
+    fn has_room(&mut self, _now: Time, _size: Bytes) -> bool {
+        true
+    }
     /// Shows its inner values by name, for series; `average_queue` in bytes, `average_packets` in packets, times in seconds. One
     /// that contains another shows what that one shows.
     fn inspect(&self, _probe: &mut dyn FnMut(&'static str, f64)) {}
@@ -110,6 +114,11 @@ pub struct Entry {
     pub parameters: &'static [Parameter],
     /// Whether it wraps another discipline (`inner` in scenario files; an unlimited FIFO if not given).
     pub contains: bool,
+}
+
+/// Whether [`Qdisc::has_room`] of the discipline called `name` knows, so that senders can be held back rather than packets dropped.
+pub fn tells_room(name: &str) -> bool {
+    matches!(name, "fifo" | "rate_control")
 }
 
 /// Every queue discipline: its entry, and the one place that builds it.

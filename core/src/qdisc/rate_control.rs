@@ -182,6 +182,11 @@ impl<P: Packet + Send> Qdisc<P> for RateControl<P> {
         }
     }
 
+    fn has_room(&mut self, now: Time, size: Bytes) -> bool {
+        self.advance(now);
+        self.input.has_for(size)
+    }
+
     fn inspect(&self, probe: &mut dyn FnMut(&'static str, f64)) {
         probe("input_queue", self.input.bytes as f64);
         probe("output_queue", self.output.bytes as f64);

@@ -5,6 +5,8 @@
 //! to be right, checksums included. What this project does not speak (IPv4 options, unknown TCP options) is stepped over.
 
 pub mod checksum;
+pub mod frame_relay;
+pub mod framing;
 pub mod ipv4;
 pub mod ipv6;
 pub mod tcp;

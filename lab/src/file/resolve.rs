@@ -7,9 +7,11 @@ use super::text::{At, Backward, Change, File, Flow, Link, Setting, Written};
 use crate::quantity::{Amount, Quantity};
 use crate::route::{Hop, Routes};
 use crate::scenario::{self, Line, Node, Part, Record, Scenario, TcpFlow, Transport, UdpFlow};
+use narrows_core::qdisc;
 use narrows_core::registry::Value;
 use narrows_core::transport::tcp::stack;
 use narrows_core::units::{Bytes, Rate};
+use narrows_core::wire::framing::Framing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
@@ -124,7 +126,10 @@ fn links(file: &File, index: &BTreeMap<&str, usize>) -> Result<Vec<scenario::Lin
                 None => Refusal::new(message, advice).at(&written.from.span),
             });
         }
-        let (forward, backward) = (forward(written)?, backward(written)?);
+        let (mut forward, mut backward) = (forward(written)?, backward(written)?);
+        for line in [&mut forward, &mut backward] {
+            line.framing = framing(written.framing.as_ref())?;
+        }
         links.push(scenario::Link { name, from, to, forward, backward });
     }
     Ok(links)
@@ -177,7 +182,34 @@ pub(super) fn line(
     }
     changes.sort_by_key(|c| c.at);
     let none = Part { name: String::new(), settings: Default::default(), inner: None };
-    Ok(Line { rate: speed(rate)?, delay: time(delay)?, mtu, queue: none.clone(), ack_window: none, changes })
+    Ok(Line {
+        rate: speed(rate)?,
+        delay: time(delay)?,
+        mtu,
+        framing: Framing::None,
+        back_pressure: false,
+        queue: none.clone(),
+        ack_window: none,
+        changes,
+    })
+}
+
+/// How packets are framed.
+pub(super) fn framing(written: Option<&At<String>>) -> Result<Framing, Refusal> {
+    let Some(name) = written else { return Ok(Framing::None) };
+    let unknown = || Refusal::unknown("framing", name, Framing::ALL.map(Framing::name)).at(&name.span);
+    Framing::ALL.into_iter().find(|f| f.name() == name.as_str()).ok_or_else(unknown)
+}
+
+/// Whether who sends is held back: only where the queue tells when it has room.
+fn back_pressure(written: Option<&At<bool>>, queue: &Part) -> Result<bool, Refusal> {
+    match written {
+        Some(on) if on.value && !qdisc::tells_room(&queue.name) => {
+            let message = format!("a queue of kind {} does not tell when it has room", queue.name);
+            Err(Refusal::new(message, "use fifo or rate_control, or leave back_pressure out").at(&on.span))
+        }
+        on => Ok(on.is_some_and(|on| on.value)),
+    }
 }
 
 fn every_node_has_a_link(
@@ -276,7 +308,9 @@ fn fill_queues(
                     "write bytes, for example 64KiB",
                 )),
             };
-            line.queue = self::queue(queue, &written.span, line.mtu, &bdp, folder)?;
+            let largest = Bytes(line.framing.size(line.mtu.0));
+            line.queue = self::queue(queue, &written.span, largest, &bdp, folder)?;
+            line.back_pressure = back_pressure(written.back_pressure.as_ref(), &line.queue)?;
         }
         let both = written.ack_window.as_ref();
         let back = written.backward.as_ref().and_then(|b| b.ack_window.as_ref()).or(both);
@@ -301,7 +335,7 @@ pub(super) fn queue(
 }
 
 fn holds_a_packet(queue: &Part, mtu: Bytes) -> Result<(), Refusal> {
-    for name in ["limit", "burst"] {
+    for name in ["limit", "burst", "input", "output"] {
         if let Some(Value::Bytes(room)) = queue.settings.value(name)
             && *room < mtu
         {

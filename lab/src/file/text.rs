@@ -105,6 +105,10 @@ pub struct Link {
     pub delay: Written<Duration>,
     /// Largest IP packet; default 1500B.
     pub mtu: Option<Written<Bytes>>,
+    /// How packets are framed, in both directions: none (the default: rates are of IP packets), ethernet, frame-relay or ppp.
+    pub framing: Option<At<String>>,
+    /// Whether a host before the line holds its senders back while the queue has no room, rather than drop; default false.
+    pub back_pressure: Option<At<bool>>,
     /// What waits before the line, in both directions; default fifo:1000p.
     #[serde(default)] // says to the schema, too, that it may be left out
     #[schemars(schema_with = "crate::schema::queue")]

@@ -3,6 +3,7 @@
 use super::part::{Family, quoted, write};
 use crate::quantity::Quantity;
 use crate::scenario::{Change, Flow, Line, Link, Node, Part, Scenario, Transport};
+use narrows_core::wire::framing::Framing;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -68,6 +69,12 @@ impl Toml {
         let speaks = link.forward.ack_window.name != "none";
         for (key, value) in line(&link.forward, speaks) {
             self.line(key, value);
+        }
+        if link.forward.framing != Framing::None {
+            self.text("framing", link.forward.framing.name());
+        }
+        if link.forward.back_pressure {
+            self.line("back_pressure", true);
         }
         if link.backward != link.forward {
             let speaks = speaks || link.backward.ack_window.name != "none";

@@ -188,8 +188,10 @@ fn every_registered_algorithm_can_be_written_with_all_its_parameters() {
             let must: Vec<String> = algorithm.parameters.iter().filter(must).map(example).collect();
             let mut value = format!("{{ {} = \"{}\"", family.key(), algorithm.name);
             must.iter().for_each(|entry| value += &format!(", {entry}"));
-            if algorithm.parameters.iter().any(|p| p.name == "burst") {
-                value += ", burst = \"9kB\""; // more than the MTU
+            for name in ["burst", "input", "output"] {
+                if algorithm.parameters.iter().any(|p| p.name == name) {
+                    value += &format!(", {name} = \"9kB\""); // more than the MTU
+                }
             }
             value = value.replace("min = \"64KiB\"", "min = \"16KiB\""); // less than max
             let of_a_link = matches!(family, Family::Queue | Family::AckWindow);
@@ -296,4 +298,17 @@ fn a_standing_bottleneck_is_a_link_without_nodes() {
     let error = read(text).unwrap_err();
     assert!(error.to_string().contains("smaller than one packet"), "{error}");
     assert_eq!(error.span().map(|s| &text[s]), Some("\"fifo:1kB\""));
+}
+
+#[test]
+fn framing_and_back_pressure_are_read_and_written_back() {
+    let text = DUMBBELL.replacen("mtu =", "framing = \"frame-relay\"\nback_pressure = true\nmtu =", 1);
+    let scenario = parse("dumbbell", &text).unwrap();
+    let line = &scenario.links[0].forward;
+    assert_eq!((line.framing.name(), line.back_pressure), ("frame-relay", true));
+    assert_eq!(parse("dumbbell", &scenario.to_toml()).unwrap(), scenario);
+    let refused = |old: &str, new: &str| parse("dumbbell", &text.replacen(old, new, 1)).unwrap_err();
+    assert!(refused("frame-relay", "x25").to_string().contains("unknown framing"));
+    let codel = refused("\"fifo:1MiB\"", "\"codel\"");
+    assert!(codel.to_string().contains("does not tell when it has room"), "{codel}");
 }

@@ -7,6 +7,7 @@ mod conservation;
 mod determinism;
 mod ecn;
 mod forecast;
+mod reserve;
 mod schedule;
 
 use narrows_core::Time;
