@@ -242,6 +242,9 @@ fn text(outcomes: &[Outcome]) -> String {
                     "", q.acks_passed, q.windows_written, q.windows_unknown, q.acks_held
                 );
             }
+            if q.states_added > 0 {
+                out += &format!("  {:<14} its state was added to {} ACKs\n", "", q.states_added);
+            }
         }
         if let Some(late) = &o.lateness {
             let [p50, p99, max] = [late.p50, late.p99, late.max].map(|s| s * 1e6);

@@ -549,6 +549,7 @@ impl<P: Passing + Send> Line<P> {
             windows_written: counters.acks.rewritten,
             windows_unknown: counters.acks.unknown,
             acks_held: counters.acks.held,
+            states_added: counters.acks.reported,
             backlog_mean_packets: if elapsed > 0 {
                 (self.waited + waiting * elapsed) as f64 / elapsed as f64
             } else {

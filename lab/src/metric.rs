@@ -346,6 +346,9 @@ pub const REGISTRY: &[Metric] = &[
         "ACK windows that the router before the queue made smaller",
         |r| Ok(r.queue()?.windows_written as f64)
     ),
+    metric!("states_added", ONE, Queue, "states of the queue that the router before it added to ACKs", |r| {
+        Ok(r.queue()?.states_added as f64)
+    }),
     metric!("drop_ratio", ONE, Queue, "packets the queue dropped, of all that came", |r| {
         let q = r.queue()?;
         if q.arrived > 0 { Ok(q.drop_ratio) } else { Err(Undefined::new("no packet came to the queue")) }

@@ -141,6 +141,9 @@ pub struct QueueSummary {
     pub windows_unknown: u64,
     /// ACKs it held back.
     pub acks_held: u64,
+    /// States of its queue it added to ACKs.
+    #[serde(default)]
+    pub states_added: u64,
     /// Packets that waited, on average over the time of the run.
     #[serde(default)]
     pub backlog_mean_packets: f64,

@@ -82,7 +82,7 @@ impl Table {
                  marks:whole utilisation:real backlog_max_bytes:whole delay_min_s:real delay_p05_s:real \
                  delay_p50_s:real delay_p95_s:real delay_p99_s:real delay_max_s:real delay_mean_s:real \
                  backlog_mean_packets:real acks_passed:whole windows_written:whole \
-                 windows_unknown:whole acks_held:whole drop_ratio:real"
+                 windows_unknown:whole acks_held:whole drop_ratio:real states_added:whole"
             }
             Table::Series => "subject:text quantity:text unit:text time_s:real value:real",
             Table::Events => "time_s:real flow:text kind:text value:real detail:text",
@@ -245,7 +245,7 @@ fn queue(q: &narrows_lab::outcome::QueueSummary) -> Vec<Cell<'_>> {
     row.extend(quantiles(&q.delay));
     row.push(Real(q.backlog_mean_packets));
     row.extend([q.acks_passed, q.windows_written, q.windows_unknown, q.acks_held].map(Whole));
-    row.push(Real(q.drop_ratio));
+    row.extend([Real(q.drop_ratio), Whole(q.states_added)]);
     row
 }
 

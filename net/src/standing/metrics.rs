@@ -176,6 +176,12 @@ impl Collector for Reading {
             "ACKs that were held back for a line's queue",
             by_line(|c| c.acks.held),
         )?;
+        counters(
+            &mut out,
+            "states_added",
+            "ACKs to which the state of a line's queue was added",
+            by_line(|c| c.acks.reported),
+        )?;
         gauges(
             &mut out,
             "line_backlog_packets",
