@@ -1,12 +1,15 @@
 //! A packet in bytes, and what a queue discipline may know of it. A frame is parsed once, when it comes in: size, ECN field and
 //! flow are then at hand for every queue it meets. The only thing a queue changes is the ECN field, and the IPv4 header
-//! checksum with it (RFC 1624); transport checksums do not cover either.
+//! checksum with it (RFC 1624); transport checksums do not cover either. A router that speaks through ACKs writes their window, or
+//! adds its state to their options; checksums are updated then, not made anew, so that a broken one stays broken.
 //!
 //! Flows are 5-tuples. Fragments carry their ports in the first one only, so a fragmented datagram is a flow of its addresses
 //! and protocol (RFC 6438 section 2 does the same for load sharing): its fragments then stay in order.
 
 use narrows_core::ackwin::{Look, Passing};
 use narrows_core::packet::Packet;
+use narrows_core::wire::checksum::Sum;
+use narrows_core::wire::tcp::RouterState;
 use narrows_core::wire::{DecodeError, checksum, ipv4, ipv6, protocol, tcp};
 use narrows_core::{Bytes, Ecn, FlowId};
 use std::cell::RefCell;
@@ -104,6 +107,9 @@ pub struct Tuple {
 const ETHERNET: usize = 14;
 /// An IEEE 802.1Q or 802.1ad tag.
 const TAG: usize = 4;
+/// No line of the internet may have a smaller MTU for hosts that are to be reached without fragments (RFC 791 section 3.1, RFC 1122
+/// section 3.3.3): an ACK grows up to this, which it comes near with extension headers only.
+const EVERY_LINE_TAKES: usize = 576;
 
 impl Frame {
     /// An IP packet, as a TUN device gives it.
@@ -397,191 +403,45 @@ impl Passing for Frame {
         header[14..16].copy_from_slice(&window.to_be_bytes());
         header[16..18].copy_from_slice(&sum.to_be_bytes());
     }
+
+    fn add_state(&mut self, state: RouterState) -> bool {
+        let Some((view, _)) = self.segment() else { return false };
+        let (flags, old_length) = (view.flags(), view.header_len());
+        let barred = [tcp::Flags::SYN, tcp::Flags::RST].into_iter().any(|flag| flags.has(flag));
+        if barred || !flags.has(tcp::Flags::ACK) || !view.payload().is_empty() {
+            return false;
+        }
+        let Some(options) = tcp::states::append(view.options(), &state) else { return false };
+        let added = tcp::HEADER as usize + options.len() - old_length;
+        if self.size as usize + added > EVERY_LINE_TAKES {
+            return false;
+        }
+        let end = self.ip as usize + self.size as usize;
+        let old = &self.bytes.0[end - old_length..end];
+        let mut header = joined([&old[..tcp::HEADER as usize], &options]);
+        header[12] = header[12] & 0x0F | ((header.len() / 4) as u8) << 4;
+        // The length counts in the pseudo-header. The old checksum stands in both sums, and so in neither.
+        let covered = |header: &[u8]| Sum::default().word(header.len() as u32).bytes(header).fold();
+        let sum = checksum::update(view.checksum(), covered(old), covered(&header));
+        header[16..18].copy_from_slice(&sum.to_be_bytes());
+        // Ethernet's padding goes with the old end: it was to make the frame long enough.
+        self.bytes.0.truncate(end - old_length);
+        self.bytes.0.extend_from_slice(&header);
+        self.size += added as u32;
+
+        let packet = &mut self.bytes.0[self.ip as usize..];
+        let v6 = packet[0] >> 4 == 6;
+        let at = if v6 { 4 } else { 2 };
+        let length = u16::from_be_bytes([packet[at], packet[at + 1]]);
+        let new = length + added as u16;
+        packet[at..at + 2].copy_from_slice(&new.to_be_bytes());
+        if !v6 {
+            let sum = checksum::update(u16::from_be_bytes([packet[10], packet[11]]), length, new);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        true
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use narrows_core::wire::ipv4::Header;
-
-    fn v4(protocol: u8, payload: &[u8], change: impl FnOnce(&mut Header)) -> Vec<u8> {
-        let (from, to) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        let mut header = Header::new(from, to, protocol, payload.len() as u16);
-        change(&mut header);
-        let mut bytes = Vec::new();
-        header.encode(&mut bytes).unwrap();
-        bytes.extend(payload);
-        bytes
-    }
-
-    fn v6(next_header: u8, payload: &[u8]) -> Vec<u8> {
-        let header = ipv6::Header {
-            source: "fd00::1".parse().unwrap(),
-            destination: "fd00::2".parse().unwrap(),
-            next_header,
-            payload: payload.len() as u16,
-            hop_limit: 64,
-            dscp: 46,
-            ecn: Ecn::Ect1,
-            flow_label: 0x5_4321,
-        };
-        let mut bytes = Vec::new();
-        header.encode(&mut bytes);
-        bytes.extend(payload);
-        bytes
-    }
-
-    const PORTS: [u8; 8] = [0x30, 0x39, 0, 80, 0, 0, 0, 0];
-
-    #[test]
-    fn marking_changes_the_ecn_field_and_nothing_else_and_keeps_the_checksum_right() {
-        let bytes = v4(protocol::TCP, &PORTS, |h| (h.ecn, h.dscp) = (Ecn::Ect0, 12));
-        let mut frame = Frame::ip(bytes.clone()).unwrap();
-        assert!(frame.mark_ce() && frame.mark_ce());
-        let (header, _) = Header::decode(frame.bytes()).expect("the checksum is right");
-        assert_eq!((header.ecn, header.dscp, frame.ecn()), (Ecn::Ce, 12, Ecn::Ce));
-        assert_eq!(frame.bytes()[12..], bytes[12..]);
-
-        let mut frame = Frame::ip(v6(protocol::TCP, &PORTS)).unwrap();
-        assert!(frame.mark_ce());
-        let (header, _) = ipv6::Header::decode(frame.bytes()).unwrap();
-        assert_eq!((header.ecn, header.dscp, header.flow_label), (Ecn::Ce, 46, 0x5_4321));
-
-        let bytes = v4(protocol::TCP, &PORTS, |_| ());
-        let mut frame = Frame::ip(bytes.clone()).unwrap();
-        assert!(!frame.mark_ce(), "who does not speak ECN is not marked");
-        assert_eq!(frame.bytes(), bytes);
-    }
-
-    /// An ACK from 10.0.0.1 or fd00::1, port 80, as another part of the project writes it.
-    fn ack(v6: bool, window: u16, behind: impl Fn(Vec<u8>) -> Vec<u8>) -> Vec<u8> {
-        let segment = tcp::Segment {
-            source: 80,
-            destination: 12_345,
-            ack: tcp::Seq(9),
-            flags: tcp::Flags::ACK,
-            window,
-            payload: tcp::Length(11),
-            ..tcp::Segment::default()
-        };
-        let mut bytes = Vec::new();
-        if v6 {
-            let (a, b) = ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap());
-            segment.encode(checksum::Pseudo::v6(a, b), &mut bytes);
-            return behind(v6_with(bytes));
-        }
-        let (a, b) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        segment.encode(checksum::Pseudo::v4(a, b), &mut bytes);
-        behind(v4(protocol::TCP, &bytes, |_| ()))
-    }
-
-    fn v6_with(segment: Vec<u8>) -> Vec<u8> {
-        let mut extended = vec![protocol::TCP, 0, 1, 4, 0, 0, 0, 0]; // destination options, 60
-        extended.extend(segment);
-        v6(60, &extended)
-    }
-
-    #[test]
-    fn of_a_passing_ack_only_the_window_and_the_checksum_change() {
-        for v6 in [false, true] {
-            let (before, wanted) = (ack(v6, 50_000, |b| b), ack(v6, 4711, |b| b));
-            let mut frame = Frame::ip(before.clone()).unwrap();
-            assert_eq!(frame.look().map(|l| (l.window, l.ack.0, l.payload)), Some((50_000, 9, 11)));
-            frame.set_window(4711);
-            assert_eq!(frame.bytes(), wanted, "as if the sender had written it");
-            let ethernet = |packet: &[u8]| {
-                let kind: &[u8] = if v6 { &[0x86, 0xDD] } else { &[8, 0] };
-                [&[2; 12][..], &[0x81, 0, 0, 9], kind, packet, &[0; 4]].concat() // tagged and padded
-            };
-            let mut frame = Frame::ethernet(ethernet(&before)).unwrap();
-            frame.set_window(4711);
-            assert_eq!(frame.bytes(), ethernet(&wanted));
-        }
-    }
-
-    #[test]
-    fn a_connection_is_the_same_in_both_directions_and_fragments_are_not_looked_into() {
-        let look = |bytes: Vec<u8>| Frame::ip(bytes).unwrap().look();
-        let turned = |mut b: Vec<u8>| {
-            b[12..20].rotate_left(4);
-            b[20..24].rotate_left(2);
-            b
-        };
-        let [there, back] =
-            [ack(false, 1, |b| b), ack(false, 1, turned)].map(|b| look(b).unwrap().connection);
-        assert_eq!(there, back);
-        assert_ne!(Some(there), look(ack(true, 1, |b| b)).map(|l| l.connection));
-        let fragment = v4(protocol::TCP, &[0; 40], |h| h.more_fragments = true);
-        assert_eq!((look(fragment), look(v4(protocol::UDP, &PORTS, |_| ()))), (None, None));
-        // A data offset beyond the packet, and a SYN whose option reaches beyond the header.
-        let mut beyond = ack(false, 1, |b| b);
-        beyond[32] = 0xF0;
-        assert_eq!(look(beyond), None);
-        let mut syn = ack(false, 1, |b| b);
-        (syn[32], syn[33], syn[40], syn[41]) = (0x60, 2, 3, 9);
-        assert_eq!(look(syn), None);
-    }
-
-    #[test]
-    fn a_flow_is_a_5_tuple_and_fragments_stay_together() {
-        let flow = |bytes| Frame::ip(bytes).unwrap().flow();
-        let other_port = [0x30, 0x39, 0, 81, 0, 0, 0, 0];
-        assert_eq!(flow(v4(6, &PORTS, |_| ())), flow(v4(6, &PORTS, |h| h.ecn = Ecn::Ect0)));
-        assert_ne!(flow(v4(6, &PORTS, |_| ())), flow(v4(6, &other_port, |_| ())));
-        assert_ne!(flow(v4(6, &PORTS, |_| ())), flow(v4(17, &PORTS, |_| ())));
-        let first = v4(17, &PORTS, |h| h.more_fragments = true);
-        let last = v4(17, &[9; 8], |h| h.fragment_offset = 185);
-        assert_eq!(flow(first.clone()), flow(last));
-        assert_eq!(Frame::ip(first).unwrap().kind(), Kind::Fragment);
-    }
-
-    #[test]
-    fn ports_are_found_behind_ipv6_extension_headers() {
-        let plain = Frame::ip(v6(protocol::UDP, &PORTS)).unwrap();
-        let mut options = vec![protocol::UDP, 0, 1, 4, 0, 0, 0, 0]; // destination options, 60
-        options.extend(PORTS);
-        let extended = Frame::ip(v6(60, &options)).unwrap();
-        assert_eq!((plain.kind(), extended.kind()), (Kind::Plain, Kind::Extended));
-        assert_eq!(plain.tuple(), extended.tuple());
-        assert_eq!(plain.tuple().unwrap().ports, (12_345, 80));
-        assert_eq!(plain.flow(), extended.flow());
-    }
-
-    #[test]
-    fn behind_vlan_tags_a_packet_is_the_same_packet() {
-        let packet = v4(6, &PORTS, |_| ());
-        let mut ethernet = vec![2; 12];
-        ethernet.extend([0x88, 0xA8, 0, 7, 0x81, 0, 0, 9, 8, 0]);
-        ethernet.extend(&packet);
-        ethernet.extend([0; 18]); // padding
-        let frame = Frame::ethernet(ethernet.clone()).unwrap();
-        assert_eq!((frame.packet().unwrap(), frame.bytes()), (&packet[..], &ethernet[..]));
-        assert_eq!((frame.size().0, frame.flow()), (28, Frame::ip(packet).unwrap().flow()));
-    }
-
-    #[test]
-    fn what_is_not_ip_passes_and_what_is_broken_is_named() {
-        let arp = [&[255; 12][..], &[8, 6], &[0; 28]].concat();
-        let frame = Frame::ethernet(arp).unwrap();
-        assert_eq!(
-            (frame.kind(), frame.size().0, frame.packet(), frame.tuple()),
-            (Kind::NotIp, 28, None, None)
-        );
-        let good = v4(6, &PORTS, |_| ());
-        let with = |at: usize, value: u8| {
-            let mut bytes = good.clone();
-            bytes[at] = value;
-            Frame::ip(bytes).unwrap_err()
-        };
-        assert_eq!(with(8, 1), Malformed::Checksum);
-        assert_eq!(with(0, 0x25), Malformed::Field);
-        assert_eq!(with(0, 0x44), Malformed::Field);
-        assert_eq!(with(2, 0xFF), Malformed::Truncated);
-        for short in [&[][..], &[0x45], &good[..19], &[0x60; 39]] {
-            assert!(Frame::ip(short.to_vec()).is_err());
-        }
-        for short in 0..14 {
-            assert_eq!(Frame::ethernet(vec![8; short]).unwrap_err(), Malformed::Truncated);
-        }
-    }
-}
+mod tests;

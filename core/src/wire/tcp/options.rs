@@ -16,7 +16,7 @@ use super::{Options, RouterState, RouterStates, SackBlocks, Seq, Timestamps};
 use crate::wire::{DecodeError, u16_at, u32_at};
 
 /// Option kinds (IANA, "TCP Option Kind Numbers").
-mod kind {
+pub(super) mod kind {
     pub const END: u8 = 0;
     pub const NOP: u8 = 1;
     pub const MSS: u8 = 2;
@@ -134,9 +134,7 @@ pub(super) fn encode(options: &Options, out: &mut Vec<u8>) {
         nops(out, len.next_multiple_of(4) - len);
         out.extend([kind::EXPERIMENT, len as u8]);
         out.extend(EXPERIMENT.to_be_bytes());
-        for RouterState { router, queue, average, load, time } in states {
-            [router, queue, average, load, time].into_iter().for_each(|n| out.extend(n.to_be_bytes()));
-        }
+        states.iter().for_each(|state| state.write(out));
     }
     let head = if tight { 2 } else { 4 };
     let room = end.saturating_sub(out.len() + head) / 8;
@@ -154,6 +152,7 @@ pub(super) fn encode(options: &Options, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::states::append;
     use super::*;
     use alloc::vec;
     use proptest::prelude::*;
@@ -319,6 +318,34 @@ mod tests {
         assert_eq!((state.queue_bytes(), state.average_bytes(), state.load_ratio()), (1472, 64, 1.25));
     }
 
+    #[test]
+    fn a_state_is_appended_where_the_invitation_stands_and_all_else_is_kept() {
+        let state = RouterState { router: 1, queue: 0x0102, average: 0x0304, load: 256, time: 0xFFFF };
+        let entry = [0, 1, 1, 2, 3, 4, 1, 0, 0xFF, 0xFF];
+        let append = |options: &[u8]| append(options, &state);
+        let own = [253, 14, 0x4E, 0x57];
+        assert_eq!(append(&[253, 4, 0x4E, 0x57]), Some([&[1, 1], &own[..], &entry].concat()));
+        // An option that is unknown here, whose last byte looks like a NOP, and one behind.
+        let strange = [&[99, 4, 7, 1, 253, 4, 0x4E, 0x57, 1, 30, 3, 1][..], &[0, 9, 9, 9]].concat();
+        let wanted = [&[99, 4, 7, 1, 1, 1][..], &own, &entry, &[1, 30, 3, 1]].concat();
+        assert_eq!(append(&strange), Some(wanted));
+        // 26 bytes that are not known, and 14: there is room without the NOPs only.
+        let mut full = vec![1, 1, 99, 26];
+        full.extend([5; 24]);
+        full.extend([253, 4, 0x4E, 0x57, 1, 1, 1, 0]);
+        assert_eq!(append(&full), Some([&full[2..28], &own, &entry].concat()));
+        full[3] = 27;
+        full.insert(4, 5);
+        assert_eq!(append(&full), None, "no room");
+        for other in
+            [&[][..], &[1, 1, 1, 1], &[0, 253, 4, 0x4E, 0x57], &[253, 4, 0x4E, 0x58], &[253, 2], &[8]]
+        {
+            assert_eq!(append(other), None, "nobody invites: {other:?}");
+        }
+        assert_eq!(append(&[99, 9, 253, 4, 0x4E, 0x57]), None, "it reaches beyond the header");
+        assert_eq!(append(&[&[253, 5, 0x4E, 0x57, 0][..], &[1; 3]].concat()), None, "half an entry");
+    }
+
     /// Bytes in which our experiment is not one in a billion.
     fn option_bytes() -> impl Strategy<Value = Vec<u8>> {
         let ours = (0usize..=3, any::<[u8; 30]>())
@@ -335,6 +362,20 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_state_appended_to_bytes_is_the_state_added_to_what_they_say(bytes in option_bytes(), own: [u16; 5]) {
+            let [router, queue, average, load, time] = own;
+            let state = RouterState { router, queue, average, load, time };
+            let Ok(mut options) = decode(&bytes, false) else { return Ok(()) };
+            if let Some(appended) = append(&bytes, &state) {
+                prop_assert!(appended.len() <= 40 && appended.len() % 4 == 0);
+                prop_assert!(options.add_state(state));
+                prop_assert_eq!(decode(&appended, false), Ok(options));
+            } else if bytes == written(&options) {
+                prop_assert!(!options.add_state(state), "as written here, it has the same room: {options:?}");
+            }
+        }
+
         #[test]
         fn what_was_read_can_be_written_and_reads_the_same(
             bytes in option_bytes(), syn: bool,

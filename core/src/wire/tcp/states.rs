@@ -12,6 +12,8 @@
 //! large as the path takes.
 
 use super::Options;
+use super::options::kind;
+use alloc::vec::Vec;
 
 /// Names the experiment (RFC 6994 section 3): "NW".
 pub const EXPERIMENT: u16 = 0x4E57;
@@ -55,6 +57,12 @@ impl RouterState {
     /// Bytes that wait on average.
     pub const fn average_bytes(&self) -> u64 {
         self.average as u64 * Self::UNIT
+    }
+
+    /// Appends its bytes to `out`.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let RouterState { router, queue, average, load, time } = *self;
+        [router, queue, average, load, time].into_iter().for_each(|n| out.extend(n.to_be_bytes()));
     }
 
     /// The load, 1 for all that the line can carry.
@@ -123,4 +131,53 @@ impl Options {
         }
         fits
     }
+}
+
+/// The options of an ACK, with a router's state added to the one that invites to it. All others are kept as they are, known here or
+/// not; NOPs are left out if only so there is room. A multiple of four bytes; `None` if nobody invites, if there is no room, or if
+/// the options cannot be read.
+pub fn append(options: &[u8], state: &RouterState) -> Option<Vec<u8>> {
+    let mut found = Vec::new();
+    let mut rest = options;
+    while let [kind, behind @ ..] = rest {
+        let len = match *kind {
+            kind::END => break,
+            kind::NOP => 1,
+            _ => usize::from(*behind.first()?).max(2),
+        };
+        found.push(rest.get(..len)?);
+        rest = &rest[len..];
+    }
+    while found.last() == Some(&&[kind::NOP][..]) {
+        found.pop();
+    }
+    // If it is there twice the last counts, as for who reads it.
+    let ours = found.iter().rposition(|option| match option {
+        [kind::EXPERIMENT, _, a, b, ..] => u16::from_be_bytes([*a, *b]) == EXPERIMENT,
+        _ => false,
+    })?;
+    let entries = found[ours].len() as u32 - 4;
+    if !entries.is_multiple_of(RouterState::SIZE) || entries / RouterState::SIZE >= RouterStates::MOST as u32
+    {
+        return None;
+    }
+    let mut grown = found[ours].to_vec();
+    grown[1] += RouterState::SIZE as u8;
+    state.write(&mut grown);
+
+    // NOPs right before it were its padding, which is another now.
+    let padding = found[..ours].iter().rev().take_while(|option| option[0] == kind::NOP).count();
+    let (before, after) = (&found[..ours - padding], &found[ours + 1..]);
+    let start = before.concat();
+    let nops = (start.len() + grown.len()).next_multiple_of(4) - start.len() - grown.len();
+    let padded = [&start[..], &[kind::NOP; 3][..nops], &grown, &after.concat()].concat();
+    let bare = |options: &[&[u8]]| {
+        let options = options.iter().filter(|option| option[0] != kind::NOP);
+        options.copied().collect::<Vec<_>>().concat()
+    };
+    let tight = [bare(before), grown, bare(after)].concat();
+    let room = Options::ROOM as usize;
+    let mut chosen = [padded, tight].into_iter().find(|options| options.len() <= room)?;
+    chosen.resize(chosen.len().next_multiple_of(4), kind::NOP);
+    Some(chosen)
 }
