@@ -1,4 +1,5 @@
-//! Windows of real kernels' ACKs, written by the router in the gateway: fewer drops, right checksums, nothing else changed.
+//! Windows of real kernels' ACKs, written by the router in the gateway: fewer drops, right checksums, nothing else changed; and states
+//! of routers added to ACKs.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
 use narrows_core::Time;
@@ -85,6 +86,74 @@ fn real(policy: &str, watch: &mut dyn Watch) -> Option<Outcome> {
         }
         Err(e) => panic!("{e}"),
     }
+}
+
+/// A flow of ours through a router that reports, to that end.
+fn reports(kernel_end: KernelEnd, watch: &mut dyn Watch) -> Option<Outcome> {
+    let text = r#"run = { duration = "3s" }
+host = [{ name = "a" }, { name = "b" }]
+router = [{ name = "r" }, { name = "s" }]
+link = [
+    { from = "a", to = "r", rate = "1Gbit/s", delay = "5ms" },
+    { from = "r", to = "s", rate = "10Mbit/s", delay = "5ms", queue = "fifo:64kB", ack_window = "report" },
+    { from = "s", to = "b", rate = "1Gbit/s", delay = "1ms" },
+]
+flow = [{ name = "bulk", from = "a", to = "b", controller = { name = "forecast", forecaster = "kalman" }, stack = { name = "rfc", router_states = true } }]
+record = { flows = true }
+"#;
+    let options = Options { kernel_end, ..Options::default() };
+    match run(&parse("reports.toml", text).unwrap(), Host::Wire, 1, watch, &options) {
+        Ok(outcome) => Some(outcome),
+        Err(Error::Unable { message, .. }) if !nix::unistd::geteuid().is_root() => {
+            println!("SKIPPED: {message}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// ACKs that come to the sender: how many say something of a router, and whether all are intact.
+#[derive(Default)]
+struct Heard {
+    acks: u64,
+    states: u64,
+}
+
+impl Watch for Heard {
+    fn wants_packets(&self) -> bool {
+        true
+    }
+    /// Line 1 is from r to a.
+    fn departs(&mut self, line: usize, _now: Time, packet: Seen<'_>) {
+        let Seen::Bytes(bytes) = packet else { unreachable!() };
+        let Ok(v) = ipv4::View::new(bytes) else { return };
+        if line == 1 && v.protocol() == 6 {
+            let pseudo = Pseudo::v4(v.source(), v.destination());
+            let segment = tcp::Segment::decode(v.payload(), Some(pseudo)).expect("it is intact");
+            self.acks += 1;
+            self.states += u64::from(segment.options.states.is_some_and(|states| !states.is_empty()));
+        }
+    }
+}
+
+#[test]
+fn a_router_reports_on_real_packets_and_the_sender_forecasts() {
+    let mut heard = Heard::default();
+    let Some(outcome) = reports(KernelEnd::None, &mut heard) else { return };
+    let queue = outcome.queues.iter().find(|q| q.name == "r>s").unwrap();
+    assert!(heard.states > 500 && heard.states + 5 > heard.acks, "{} of {}", heard.states, heard.acks);
+    assert!(queue.states_added >= heard.states, "{queue:?}");
+    assert_eq!(queue.drops, 0, "{queue:?}");
+    let forecast = outcome.series.iter().find(|s| s.quantity == "forecast_queue");
+    assert!(forecast.is_some_and(|s| s.points.len() > 100), "what was heard was forecast");
+}
+
+#[test]
+fn linux_is_not_shown_an_option_that_it_has_not_asked_for() {
+    let mut heard = Heard::default();
+    let Some(outcome) = reports(KernelEnd::Receiver, &mut heard) else { return };
+    assert!(heard.acks > 500, "{} ACKs", heard.acks);
+    assert_eq!((heard.states, outcome.queues.iter().map(|q| q.states_added).sum::<u64>()), (0, 0));
 }
 
 fn drops(outcome: &Outcome) -> (u64, u64, u64) {

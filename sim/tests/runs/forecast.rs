@@ -46,7 +46,7 @@ impl Watch for Reports {
 fn every_forecaster_keeps_the_queue_from_overflowing_where_reno_fills_it() {
     let reno = run(&flow("\"report\"", STACK, "\"reno\""), 1);
     assert!(drops(&reno) > 0 && reno.queues[0].backlog_max_bytes > 80_000, "{:?}", reno.queues[0]);
-    for forecaster in ["persistence", "holt", "ar", "kalman"] {
+    for forecaster in ["persistence", "holt", "ar", "kalman", "own"] {
         let controller =
             format!("{{ name = \"forecast\", forecaster = \"{forecaster}\", target = \"30kB\" }}");
         let o = run(&flow("\"report\"", STACK, &controller), 1);

@@ -9,7 +9,7 @@
 //! A router reports its load as a part of its line's rate, so that it need not say the rate: the filter learns C from how the queue
 //! follows the load. What the load does not explain is the drift d. While the queue is empty, as it should be, the
 //! integral stands at its stop and says nothing of d and C: such a step is left out. An empty queue that should grow is
-//! news.
+//! news. A forecast does not hold a slope for longer than senders do: see [`Kalman::of_segments`].
 
 use super::Forecaster;
 use crate::time::Time;
@@ -32,19 +32,25 @@ pub struct Kalman {
     covariance: [[f64; 3]; 3],
     /// load - 1 as last reported.
     surplus: f64,
+    /// How long a slope lasts, in seconds.
+    lasts: f64,
 }
 
 impl Kalman {
-    /// `restless`: how much the variance of the drift (values/s)² grows per second; `noise`: variance of a measurement.
-    pub fn new(restless: f64, noise: f64) -> Kalman {
-        Kalman { restless, noise, last: None, state: [0.0; 3], covariance: [[0.0; 3]; 3], surplus: 0.0 }
+    /// `restless`: how much the variance of the drift (values/s)² grows per second; `noise`: variance of a measurement; `lasts`: the
+    /// time constant, in seconds, with which a slope dies away.
+    pub fn new(restless: f64, noise: f64, lasts: f64) -> Kalman {
+        let (state, covariance) = ([0.0; 3], [[0.0; 3]; 3]);
+        Kalman { restless, noise, last: None, state, covariance, surplus: 0.0, lasts }
     }
 
     /// For the queue of a sender that adds a segment per round trip as Reno does, in segments: within a round trip the drift
-    /// changes by about one segment per round trip, and a measurement is off by the segment that is just coming or going.
+    /// changes by about one segment per round trip, and a measurement is off by the segment that is just coming or going. A slope
+    /// lasts for half a round trip: senders send what is acknowledged, so that what comes too fast in one half of a round trip is
+    /// missing in the other.
     pub fn of_segments(rtt: Duration) -> Kalman {
         let rtt = rtt.as_secs_f64().max(1e-6);
-        Kalman::new(1.0 / (rtt * rtt * rtt), 1.0)
+        Kalman::new(1.0 / (rtt * rtt * rtt), 1.0, rtt / 2.0)
     }
 
     /// The line's rate in values per second, as far as it is known.
@@ -118,6 +124,7 @@ impl Forecaster for Kalman {
 
     fn ahead(&self, horizon: Duration) -> f64 {
         let [q, d, c] = self.state;
-        q + (d + c * self.surplus) * horizon.as_secs_f64()
+        let lasts = -libm::expm1(-horizon.as_secs_f64() / self.lasts) * self.lasts;
+        q + (d + c * self.surplus) * lasts
     }
 }

@@ -1,8 +1,8 @@
 //! Who forecasts best: the root of the mean square error of several forecasters at several horizons, against what the series really
 //! was later, in constant memory.
 //!
-//! A forecast counts as it was made, also one of less than nothing. Horizons count in round trips. A forecast waits in a ring until the series has passed the instant it is for, and is compared with
-//! the straight line between the two values around it. A ring holds [`WAITING`] of them; forecasts are made that far apart.
+//! Series are of queues, and a forecast of less than nothing counts as nothing, as who acts on it takes it. Horizons count in round trips. A forecast waits in a ring until the
+//! series has passed the instant it is for, and is compared with the straight line between the two values around it. A ring holds [`WAITING`] of them; forecasts are made that far apart.
 
 use super::Forecaster;
 use crate::time::Time;
@@ -49,6 +49,11 @@ impl Score {
         self.forecasters.iter_mut().for_each(|f| f.load(load));
     }
 
+    /// So much is in flight: see [`Forecaster::sent`].
+    pub fn sent(&mut self, now: Time, flight: f64) {
+        self.forecasters.iter_mut().for_each(|f| f.sent(now, flight));
+    }
+
     /// The series has this value now; the round trip takes `rtt`.
     pub fn observe(&mut self, now: Time, value: f64, rtt: Duration) {
         let last = self.last.replace((now, value));
@@ -63,7 +68,7 @@ impl Score {
 
     /// What forecaster `i` says of this horizon.
     pub fn ahead(&self, i: usize, horizon: Duration) -> f64 {
-        self.forecasters[i].ahead(horizon)
+        self.forecasters[i].ahead(horizon).max(0.0)
     }
 
     /// The RMSE of forecaster `i` at horizon `h`, both as numbered when it was made; `None` before any forecast has come due.
@@ -101,7 +106,7 @@ impl Horizon {
         let in_order = self.waiting.back().is_none_or(|(last, _)| *last < due);
         if now >= self.next && in_order && self.waiting.len() < WAITING as usize {
             self.next = now + ahead / WAITING;
-            self.waiting.push_back((due, forecasters.iter().map(|f| f.ahead(ahead)).collect()));
+            self.waiting.push_back((due, forecasters.iter().map(|f| f.ahead(ahead).max(0.0)).collect()));
         }
     }
 }
