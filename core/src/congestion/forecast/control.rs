@@ -145,6 +145,8 @@ pub struct Forecast {
     still: bool,
     /// The window was made smaller in this round: what the next one reports does not show it yet.
     waits: bool,
+    /// Bytes behind a hole, by duplicate ACKs: each is for a segment that has arrived.
+    arrived: u64,
 }
 
 impl Forecast {
@@ -173,6 +175,7 @@ impl Forecast {
             min_rtt: None,
             still: false,
             waits: false,
+            arrived: 0,
         })
     }
 
@@ -229,9 +232,9 @@ impl Forecast {
         (router.last, router.heard, router.fresh) = (state, now, true);
     }
 
-    /// So much is in flight from now on.
-    fn sent(&mut self, now: Time, flight: Bytes) {
-        let flight = flight.0 as f64 / self.mss as f64;
+    /// So much is outstanding from now on; what duplicate ACKs say has arrived is in flight no more.
+    fn sent(&mut self, now: Time, outstanding: u64) {
+        let flight = outstanding.saturating_sub(self.arrived) as f64 / self.mss as f64;
         for router in &mut self.routers {
             router.forecaster.sent(now, flight);
             if let Some(score) = &mut router.score {
@@ -266,14 +269,17 @@ impl Controller for Forecast {
         self.inner.catch_up(now);
     }
     fn on_send(&mut self, sent: &Sent) {
-        self.sent(sent.now, sent.in_flight);
+        self.sent(sent.now, sent.in_flight.0);
         self.inner.on_send(sent);
     }
 
     fn on_ack(&mut self, ack: &Ack) {
         self.rtt = ack.rtt.or(self.rtt);
         self.min_rtt = ack.min_rtt.or(self.min_rtt);
-        self.sent(ack.now, ack.in_flight);
+        // A partial ACK is for the segment sent again, and for some of those that had arrived.
+        let arrived = (self.arrived + self.mss).saturating_sub(ack.acked.0);
+        self.arrived = if ack.in_recovery { arrived.min(self.arrived) } else { 0 };
+        self.sent(ack.now, ack.in_flight.0);
         let starting = self.inner.congestion_window() < self.inner.ssthresh();
         if ack.in_recovery {
             (self.still, self.waits) = (self.still && !ack.round_start, false);
@@ -288,6 +294,8 @@ impl Controller for Forecast {
     }
 
     fn on_duplicate_ack(&mut self, duplicate: &DuplicateAck) {
+        self.arrived += self.mss;
+        self.sent(duplicate.now, duplicate.max - duplicate.una);
         self.inner.on_duplicate_ack(duplicate);
     }
 
@@ -526,6 +534,21 @@ mod tests {
         {
             assert!(s.shown(name).unwrap() < most, "{name}: {:?}", s.shown(name));
         }
+    }
+
+    #[test]
+    fn what_has_arrived_behind_a_hole_is_in_flight_no_more() {
+        let mut s = Sender::new("own");
+        for count in 1..=5 {
+            let now = s.now;
+            s.forecast.on_duplicate_ack(&DuplicateAck { now, count, una: 0, max: 16_000, echo: None });
+        }
+        assert_eq!(s.forecast.arrived, 5000);
+        // 1000 bytes are acknowledged: the segment sent again, up to the next hole.
+        s.ack(false, true);
+        assert_eq!(s.forecast.arrived, 5000);
+        s.ack(true, false);
+        assert_eq!(s.forecast.arrived, 0, "nothing is missing");
     }
 
     #[test]
