@@ -197,6 +197,13 @@ pub const REGISTRY: &[Metric] = &[
         trace::silence_before_first_rto
     ),
     metric!(
+        "silence_before_rto_max",
+        TIME,
+        Flow,
+        "longest time for which nothing had been sent when a timeout came: the longest RTO in use",
+        trace::silence_before_rto_max
+    ),
+    metric!(
         "lost_consecutive_max",
         ONE,
         Flow,
@@ -384,6 +391,13 @@ pub const REGISTRY: &[Metric] = &[
         .last()
         .map(|p| p.1)
         .ok_or_else(|| Undefined::new("the series is empty"))),
+    metric!(
+        "change_interval",
+        TIME,
+        Series("window", "change"),
+        "median time from one change of the series (any, rise, fall) to the next",
+        trace::change_interval
+    ),
     metric!(
         "set_again_within",
         TIME,

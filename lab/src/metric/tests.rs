@@ -138,6 +138,14 @@ fn a_sum_over_flows_counts_once_all_have_a_value() {
 }
 
 #[test]
+fn intervals_between_changes() {
+    let series = |change| Ask { change, ..of_series("ack_received", (None, None)) };
+    // It rises at 1.2, 1.21, 1.9, 3.3 and 4.5; it never falls.
+    assert_measures("change_interval", &series(Change::Rise), 0.945);
+    assert!(measure("change_interval", &series(Change::Fall)).is_err());
+}
+
+#[test]
 fn summaries_are_read_as_they_are() {
     assert_measures("goodput", &bulk(), 16e3);
     assert_measures("completion_time", &bulk(), 3.5);

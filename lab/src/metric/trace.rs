@@ -1,7 +1,7 @@
 //! Metrics that read a run's series and events: flat stretches, loss episodes, rates in bins.
 
 use super::{Ask, Change, Measured, Run, Undefined};
-use crate::outcome::{Event, EventKind};
+use crate::outcome::{Event, EventKind, Series};
 use std::collections::BTreeMap;
 
 /// Shorter pauses are not the silence before a coarse timeout: the BSD clock waits 500 ms at least.
@@ -131,16 +131,34 @@ pub(super) fn sum_series_max(run: &Run<'_>) -> Measured {
     Ok(largest)
 }
 
-pub(super) fn set_again_within(run: &Run<'_>) -> Measured {
-    let series = run.series("")?;
-    let from = run.ask.window.0.unwrap_or(0.0);
-    let changed = |old: f64, new: f64| match run.ask.change {
+/// When a series changes as asked, within the window of time.
+fn changes<'a>(run: &Run<'a>, series: &'a Series) -> impl Iterator<Item = f64> + use<'a> {
+    let (ask, (from, until)) = (run.ask.change, run.ask.window);
+    let changed = move |old: f64, new: f64| match ask {
         Change::Any => new != old,
         Change::Rise => new > old,
         Change::Fall => new < old,
     };
-    let mut pairs = series.points.windows(2).filter(|w| w[1].0 > from && changed(w[0].1, w[1].1));
-    let at = pairs.next().map(|w| w[1].0).filter(|&t| run.in_window(t));
+    let within = move |t: &f64| *t > from.unwrap_or(0.0) && until.is_none_or(|until| *t <= until);
+    series.points.windows(2).filter(move |w| changed(w[0].1, w[1].1)).map(|w| w[1].0).filter(within)
+}
+
+pub(super) fn change_interval(run: &Run<'_>) -> Measured {
+    let series = run.series("")?;
+    if series.stride > 1 {
+        return Err(Undefined(format!("series {} was thinned out: run shorter", series.quantity)));
+    }
+    let at: Vec<f64> = changes(run, series).collect();
+    let gaps: Vec<f64> = at.windows(2).map(|w| w[1] - w[0]).collect();
+    super::set::Reduce::Median
+        .of(&gaps)
+        .map_err(|_| Undefined(format!("series {} did not change so twice within the window", series.quantity)))
+}
+
+pub(super) fn set_again_within(run: &Run<'_>) -> Measured {
+    let series = run.series("")?;
+    let from = run.ask.window.0.unwrap_or(0.0);
+    let at = changes(run, series).next();
     at.map(|t| t - from)
         .ok_or_else(|| Undefined(format!("series {} did not change so within the window", series.quantity)))
 }
@@ -153,16 +171,32 @@ pub(super) fn fast_retransmits_before_first_rto(run: &Run<'_>) -> Measured {
 /// From the last segment sent, new or again, to the first timeout.
 pub(super) fn silence_before_first_rto(run: &Run<'_>) -> Measured {
     let first = run.first_event(EventKind::Timeout)?.time_s;
+    silence_before(&sent_at(run)?, first)
+}
+
+pub(super) fn silence_before_rto_max(run: &Run<'_>) -> Measured {
+    run.first_event(EventKind::Timeout)?;
+    let sent = sent_at(run)?;
+    let silences = run.all_events(EventKind::Timeout)?.map(|e| silence_before(&sent, e.time_s));
+    super::set::Reduce::Max.of(&silences.collect::<Measured<Vec<f64>>>()?)
+}
+
+/// When segments were sent, new or again, in order.
+fn sent_at(run: &Run<'_>) -> Measured<Vec<f64>> {
     let sent = run
         .outcome
         .series(run.flow_name()?, "seq_sent")
         .ok_or_else(|| Undefined::new("seq_sent was not recorded"))?;
-    let new = sent.points.iter().map(|p| p.0).filter(|&t| t < first);
-    let again = run.all_events(EventKind::Retransmission)?.map(|e| e.time_s).filter(|&t| t < first);
-    new.chain(again)
-        .reduce(f64::max)
-        .map(|last| first - last)
-        .ok_or_else(|| Undefined::new("nothing was sent before it"))
+    let again = run.all_events(EventKind::Retransmission)?.map(|e| e.time_s);
+    let mut all: Vec<f64> = sent.points.iter().map(|p| p.0).chain(again).collect();
+    all.sort_by(f64::total_cmp);
+    Ok(all)
+}
+
+fn silence_before(sent: &[f64], at: f64) -> Measured {
+    let before = sent.partition_point(|t| *t < at);
+    let last = before.checked_sub(1).map(|i| at - sent[i]);
+    last.ok_or_else(|| Undefined::new("nothing was sent before it"))
 }
 
 /// A segment lost twice (its retransmission too) counts once: it is the holes side by side that defeat fast retransmit.
