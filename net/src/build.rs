@@ -51,6 +51,10 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<Built, Refused> {
         let message = format!("at most {MOST_FLOWS} flows have ports on real packets: write fewer");
         return Err(Refused { path: "flow".into(), message });
     }
+    if let Some(link) = scenario.links.iter().find(|l| l.forward.back_pressure || l.backward.back_pressure) {
+        let message = "senders on real packets cannot be held back by a line yet: run it on sim, or leave it out";
+        return Err(Refused { path: format!("link.{}.back_pressure", link.name), message: message.into() });
+    }
     let Lines { lines, names: line_names, changes } = parts::lines(scenario, seed)?;
     let hosts: Vec<usize> = (0..scenario.nodes.len()).filter(|n| !scenario.nodes[*n].router).collect();
     let port = |node: usize| hosts.iter().position(|n| *n == node).expect("flows begin and end at hosts");
