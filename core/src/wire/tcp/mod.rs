@@ -98,9 +98,14 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
-/// Up to four blocks of received, not yet acknowledged data, most recent first (RFC 2018 section 4): `[start, end)`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SackBlocks {
+/// Up to four blocks of received, not yet acknowledged data, most recent first (RFC 2018 section 4): `[start, end)`. Most segments
+/// have none, and so they are elsewhere.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SackBlocks(Option<Box<Blocks>>);
+
+/// At least one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Blocks {
     blocks: [(Seq, Seq); 4],
     len: u8,
 }
@@ -112,20 +117,29 @@ impl SackBlocks {
     }
     /// Adds a block behind the others; a fifth is ignored.
     pub fn push(&mut self, start: Seq, end: Seq) {
-        if let Some(slot) = self.blocks.get_mut(self.len as usize) {
+        let all = self.0.get_or_insert_default();
+        if let Some(slot) = all.blocks.get_mut(all.len as usize) {
             *slot = (start, end);
-            self.len += 1;
+            all.len += 1;
         }
     }
     /// The blocks, in order.
     #[inline]
     pub fn as_slice(&self) -> &[(Seq, Seq)] {
-        &self.blocks[..self.len as usize]
+        self.0.as_ref().map_or(&[], |all| &all.blocks[..all.len as usize])
     }
     /// Whether there is none.
     #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+    /// Bytes of the option, without padding; 0 if there is none.
+    #[inline]
+    const fn bytes(&self) -> u32 {
+        match &self.0 {
+            Some(all) => 2 + 8 * all.len as u32,
+            None => 0,
+        }
     }
 }
 
@@ -185,9 +199,7 @@ impl Options {
         if let Some(states) = &self.states {
             n += states.bytes().next_multiple_of(4); // NOP NOP + 4 + 10n, if that is odd
         }
-        if self.sack.len > 0 {
-            n += 4 + 8 * self.sack.len as u32; // NOP NOP + 2 + 8n
-        }
+        n += self.sack.bytes().next_multiple_of(4); // NOP NOP + 2 + 8n
         n
     }
 
@@ -209,9 +221,7 @@ impl Options {
         if let Some(states) = &self.states {
             n += states.bytes();
         }
-        if self.sack.len > 0 {
-            n += 2 + 8 * self.sack.len as u32;
-        }
+        n += self.sack.bytes();
         n.next_multiple_of(4)
     }
 }
