@@ -201,27 +201,35 @@ impl Counters {
     }
 }
 
-/// The next packet that is on its way on line `i` comes to its end: it, unless the router there holds it back, and when the
-/// next one will arrive. Lines come in pairs, one for each direction of a link: 0 and 1, 2 and 3, ...
+/// The next packet that is on its way on line `i` comes to its end: it, unless the router there holds it back. When the next one
+/// will arrive, [`Line::arrival_at`] says. Lines come in pairs, one for each direction of a link: 0 and 1, 2 and 3, ...
 #[inline]
-pub fn arrive<P: Passing + Send>(
+pub fn arrive<P: Passing + Send>(lines: &mut [Line<P>], i: usize, now: Time) -> Option<Carried<P>> {
+    let packet = lines[i].arrive();
+    match lines.get(i ^ 1) {
+        Some(back) if back.acks.is_some() => pass(lines, i, now, packet),
+        _ => Some(packet),
+    }
+}
+
+/// At the end of line `i` is a router that may write into the packet, and hold it back.
+#[inline(never)]
+fn pass<P: Passing + Send>(
     lines: &mut [Line<P>],
     i: usize,
     now: Time,
-) -> (Option<Carried<P>>, Option<Time>) {
-    let mut packet = lines[i].arrive();
-    if let Some(back) = lines.get_mut(i ^ 1)
-        && back.acks.is_some()
-        && !std::mem::take(&mut packet.released)
-        && let Some(until) = back.speak(now, i ^ 1, &mut packet)
+    mut packet: Carried<P>,
+) -> Option<Carried<P>> {
+    if !std::mem::take(&mut packet.released)
+        && let Some(until) = lines[i ^ 1].speak(now, i ^ 1, &mut packet)
     {
         packet.released = true;
         let line = &mut lines[i];
         line.held.insert((until, line.holds), packet);
         line.holds += 1;
-        return (None, line.arrival_at());
+        return None;
     }
-    (Some(packet), lines[i].arrival_at())
+    Some(packet)
 }
 
 /// One direction of a link.
@@ -324,8 +332,8 @@ impl<P: Passing + Send> Line<P> {
         !self.back_pressure || self.queue.has_room(now, Bytes(self.framing.size(self.mtu as u64)))
     }
 
-    /// A packet comes to the line.
-    #[inline]
+    /// A packet comes to the line. Not inlined: its caller's copy of the packet is the one that is put into the queue or the pipe.
+    #[inline(never)]
     pub fn offer(&mut self, now: Time, mut packet: Carried<P>) -> Wish {
         self.arrived += 1;
         if self.acks.is_some() {
@@ -440,7 +448,7 @@ impl<P: Passing + Send> Line<P> {
 
     /// When the next packet arrives.
     #[inline]
-    fn arrival_at(&self) -> Option<Time> {
+    pub fn arrival_at(&self) -> Option<Time> {
         let in_pipe = self.pipe.front().map(|(at, _)| *at);
         match self.held.first_key_value() {
             None => in_pipe,

@@ -210,8 +210,8 @@ impl Network {
     }
 
     fn arrival(&mut self, i: usize, tap: &mut dyn Tap) {
-        let (packet, next) = line::arrive(&mut self.lines, i, self.now);
-        match next {
+        let packet = line::arrive(&mut self.lines, i, self.now);
+        match self.lines[i].arrival_at() {
             Some(at) => self.agenda.set(2 * i + 1, at),
             None => self.agenda.clear(2 * i + 1),
         }

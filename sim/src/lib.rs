@@ -294,8 +294,8 @@ impl Sim {
 
     #[inline]
     fn line_arrival(&mut self, i: usize, watch: &mut dyn Watch) {
-        let (packet, next) = line::arrive(&mut self.lines, i, self.now);
-        match next {
+        let packet = line::arrive(&mut self.lines, i, self.now);
+        match self.lines[i].arrival_at() {
             Some(at) => self.agenda.set(Self::arrival_slot(i), at),
             None => self.agenda.clear(Self::arrival_slot(i)),
         }

@@ -255,15 +255,12 @@ impl<P: Stored> Tcp<P> {
     /// Builds a segment; it carries the current ACK and window, so a pending ACK is done with it.
     #[inline]
     fn segment(&mut self, now: Time, seq: Seq, flags: Flags, payload: P) -> Segment<P> {
-        // Not beside data: its segments are as large as the path takes.
-        let invites = self.router_states && payload.is_empty() && !flags.has(Flags::RST);
-        let states = invites.then(Box::default);
         let mut segment = Segment {
             source: self.config.ports.0,
             destination: self.config.ports.1,
             seq,
             flags,
-            options: Options { timestamps: self.timestamp_option(now), states, ..Options::default() },
+            options: Options { timestamps: self.timestamp_option(now), ..Options::default() },
             payload,
             ..Segment::default()
         };
@@ -274,6 +271,10 @@ impl<P: Stored> Tcp<P> {
             self.last_ack_sent = self.rcv_nxt;
             self.ack_now = false;
             self.delayed_ack_at = Time::MAX;
+        }
+        // Not beside data: its segments are as large as the path takes.
+        if self.router_states && segment.payload.is_empty() && !flags.has(Flags::RST) {
+            invite(&mut segment.options);
         }
         segment
     }
@@ -292,4 +293,10 @@ impl<P: Stored> Tcp<P> {
         self.advertised = self.advertised.max(self.rcv_nxt + (field << self.rcv_scale));
         field as u16
     }
+}
+
+/// Routers may add their states: see [`crate::wire::tcp::states`]. Rare, and so a call.
+#[cold]
+fn invite(options: &mut Options) {
+    options.states = Some(Box::default());
 }
