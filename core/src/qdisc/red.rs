@@ -238,7 +238,10 @@ impl RedLaw {
         let keep = 1.0 - self.params.weight;
         if let Some(since) = self.idle_since.take() {
             let missed = libm::floor(self.params.packets_per_second * now.since(since).as_secs_f64());
-            self.average *= libm::pow(keep, missed);
+            // A power is dear, and at a queue that is mostly empty it would be asked for by every packet.
+            if self.average > 0.0 && missed > 0.0 {
+                self.average *= libm::pow(keep, missed);
+            }
         }
         self.average = keep * self.average + self.params.weight * queue;
         if self.params.adaptive && now > self.adapted + ADAPT_INTERVAL {
