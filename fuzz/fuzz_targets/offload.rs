@@ -91,7 +91,7 @@ fuzz_target!(|bytes: &[u8]| {
 
     let before: Vec<Vec<u8>> = frames.iter().map(|(_, f)| f.bytes().to_vec()).collect();
     let (mut messages, mut again) = (Vec::new(), Vec::new());
-    joined::messages(link, &mut frames, &mut messages);
+    joined::messages(link, &frames, &mut messages);
     let mut rest = &frames[..];
     for message in &messages {
         let mut parts = message.parts(rest);

@@ -217,11 +217,6 @@ impl Frame {
         Frame { summed: true, ..self }
     }
 
-    /// Its bytes, for who writes it out for the last time.
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes.0
-    }
-
     /// The same packet as part of flow `flow`, for who knows better than the hash of the 5-tuple.
     #[must_use]
     pub fn of_flow(self, flow: FlowId) -> Frame {

@@ -58,7 +58,7 @@ pub trait Control {
     }
     /// A packet came in at a port.
     fn enters(&mut self, _port: usize, _now: Time, _frame: &Frame) {}
-    /// A packet goes out at a port.
+    /// A packet has gone out at a port: its device has taken it.
     fn leaves(&mut self, _port: usize, _now: Time, _frame: &Frame) {}
     /// A packet begins to leave on a line.
     fn departs(&mut self, _line: usize, _now: Time, _frame: &Frame) {}
@@ -103,6 +103,17 @@ impl Accounts {
         let sum = |m: &BTreeMap<&str, u64>| m.values().sum::<u64>();
         let out = self.sent.iter().sum::<u64>() + self.unsent + sum(&self.refused) + sum(&self.dropped);
         self.received.iter().sum::<u64>() as i64 - (out + inside) as i64
+    }
+
+    /// A packet went out at a port, or could not.
+    fn left(&mut self, port: usize, now: Time, frame: &Frame, went: bool, control: &mut dyn Control) {
+        if went {
+            self.sent[port] += 1;
+            self.sent_bytes[port] += frame.size().0;
+            control.leaves(port, now, frame);
+        } else {
+            self.unsent += 1;
+        }
     }
 }
 
@@ -286,20 +297,16 @@ impl Gateway {
         for (port, at, frame) in due.drain(..) {
             let now = clock.now();
             lateness.record(at, now);
-            control.leaves(port, now, &frame);
-            let size = frame.size().0;
-            if !gone[port] && ports[port].send(now, at, frame) {
-                accounts.sent[port] += 1;
-                accounts.sent_bytes[port] += size;
+            let mut tell = |frame: &Frame, went| accounts.left(port, now, frame, went, control);
+            if gone[port] {
+                tell(&frame, false);
             } else {
-                accounts.unsent += 1;
+                ports[port].send(now, at, frame, &mut tell);
             }
         }
         for (port, p) in ports.iter_mut().enumerate() {
-            let unsent = p.flush();
-            accounts.sent[port] -= unsent.packets;
-            accounts.sent_bytes[port] -= unsent.bytes;
-            accounts.unsent += unsent.packets;
+            let now = clock.now();
+            p.flush(&mut |frame, went| accounts.left(port, now, frame, went, control));
         }
     }
 }
@@ -347,5 +354,126 @@ impl Tap for Collect<'_> {
     }
     fn delivers(&mut self, port: usize, due: Time, frame: Frame) {
         self.due.push((port, due, frame));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::Way;
+    use crate::port::{Take, Tell};
+    use narrows_core::qdisc::fifo::Fifo;
+    use narrows_core::wire::ipv4::Header;
+    use narrows_core::{Bytes, Rate};
+    use narrows_lab::line::Line;
+    use std::os::fd::BorrowedFd;
+    use std::sync::{Arc, Mutex};
+
+    const PACKETS: u16 = 100;
+
+    fn frame(number: u16) -> Frame {
+        let mut header = Header::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, number);
+        header.identification = number;
+        let mut bytes = Vec::new();
+        header.encode(&mut bytes).unwrap();
+        bytes.resize(bytes.len() + number as usize, 0);
+        Frame::ip(bytes).unwrap()
+    }
+
+    fn number(frame: &Frame) -> u16 {
+        u16::from_be_bytes([frame.bytes()[4], frame.bytes()[5]])
+    }
+
+    /// Packets come in here.
+    struct Source(u16);
+
+    impl Port for Source {
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+        fn receive(&mut self, _now: Time, take: Take<'_>) -> io::Result<()> {
+            let from = self.0;
+            self.0 = (from + 7).min(PACKETS);
+            (from..self.0).for_each(|n| take(Ok(frame(n))));
+            Ok(())
+        }
+        fn send(&mut self, _now: Time, _due: Time, _frame: Frame, _tell: Tell<'_>) {
+            unreachable!("nothing goes this way");
+        }
+    }
+
+    /// A device that refuses every third packet, either as it is handed over or with others at a flush.
+    struct Fussy {
+        at_once: bool,
+        came: u64,
+        waiting: Vec<Frame>,
+        taken: Arc<Mutex<Vec<u16>>>,
+    }
+
+    impl Fussy {
+        fn put(&mut self, frame: &Frame, tell: Tell<'_>) {
+            self.came += 1;
+            let takes = !self.came.is_multiple_of(3);
+            if takes {
+                self.taken.lock().unwrap().push(number(frame));
+            }
+            tell(frame, takes);
+        }
+    }
+
+    impl Port for Fussy {
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+        fn receive(&mut self, _now: Time, _take: Take<'_>) -> io::Result<()> {
+            Ok(())
+        }
+        fn send(&mut self, _now: Time, _due: Time, frame: Frame, tell: Tell<'_>) {
+            if self.at_once { self.put(&frame, tell) } else { self.waiting.push(frame) }
+        }
+        fn flush(&mut self, tell: Tell<'_>) {
+            std::mem::take(&mut self.waiting).iter().for_each(|frame| self.put(frame, tell));
+        }
+    }
+
+    /// A capture, as it were.
+    #[derive(Default)]
+    struct Seen(Vec<(usize, u16)>);
+
+    impl Control for Seen {
+        fn look(&mut self, now: Time, inside: &mut Inside) -> ControlFlow<()> {
+            assert!(now < Time::from_millis(20_000), "no end in sight: {:?}", inside.accounts);
+            let over = inside.accounts.sent[1] + inside.accounts.unsent == PACKETS as u64;
+            if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+        fn leaves(&mut self, port: usize, _now: Time, frame: &Frame) {
+            self.0.push((port, number(frame)));
+        }
+    }
+
+    #[test]
+    fn what_a_device_refuses_has_not_left() {
+        for at_once in [false, true] {
+            let taken = Arc::<Mutex<Vec<u16>>>::default();
+            let fussy = Fussy { at_once, came: 0, waiting: Vec::new(), taken: taken.clone() };
+            let line = || {
+                let queue = Queue::Fifo(Fifo::unlimited());
+                Line::new(Rate(1_000_000_000), Duration::from_micros(100), Bytes(1500), queue)
+            };
+            let ways = [Way { lines: vec![0], port: 1 }, Way { lines: vec![1], port: 0 }];
+            let network = Network::new(vec![line(), line()], &ways, &[]);
+            let across = Box::new(Across([network.way(0), network.way(1)]));
+            let ports: Vec<Box<dyn Port>> = vec![Box::new(Source(0)), Box::new(fussy)];
+            let mut gateway = Gateway::new(ports, network, across, Clock::start());
+            let mut seen = Seen::default();
+            gateway.run(&mut seen).unwrap();
+            let taken = taken.lock().unwrap();
+            assert_eq!(taken.len() as u64, PACKETS as u64 * 2 / 3 + 1);
+            assert_eq!(seen.0, taken.iter().map(|n| (1, *n)).collect::<Vec<_>>());
+            let accounts = &gateway.inside.accounts;
+            assert_eq!((accounts.sent[1], accounts.unsent), (taken.len() as u64, PACKETS as u64 / 3));
+            assert_eq!(accounts.sent_bytes[1], taken.iter().map(|n| 20 + *n as u64).sum::<u64>());
+            assert_eq!(accounts.unaccounted(gateway.inside.network.inside()), 0);
+        }
     }
 }

@@ -2,8 +2,6 @@
 
 use crate::frame::{Frame, Malformed};
 use narrows_core::Time;
-use narrows_core::packet::Packet;
-use segment::joined;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -15,22 +13,8 @@ pub mod tun;
 /// Takes what comes in: a frame, or why it is none.
 pub type Take<'a> = &'a mut dyn FnMut(Result<Frame, Malformed>);
 
-/// What could not be sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Unsent {
-    /// Packets.
-    pub packets: u64,
-    /// Their bytes at the IP level.
-    pub bytes: u64,
-}
-
-impl Unsent {
-    /// These packets could not be sent either.
-    fn add(&mut self, frames: &[joined::Due]) {
-        self.packets += frames.len() as u64;
-        self.bytes += frames.iter().map(|(_, f)| f.size().0).sum::<u64>();
-    }
-}
+/// Is told what became of a packet: `true` if the device has taken it; otherwise it is lost.
+pub type Tell<'a> = &'a mut dyn FnMut(&Frame, bool);
 
 /// One edge of the emulated network. The gateway's thread owns it.
 pub trait Port: Send {
@@ -39,13 +23,10 @@ pub trait Port: Send {
     /// Takes in what waits, at most a batch, so that what is due meanwhile leaves in time. An error means that the device is
     /// gone.
     fn receive(&mut self, now: Time, take: Take<'_>) -> io::Result<()>;
-    /// Sends a packet that was to come out at `due`, now or at the next [`Port::flush`]. `false` if it could not be sent; the
-    /// packet is then lost, and is counted.
-    fn send(&mut self, now: Time, due: Time, frame: Frame) -> bool;
-    /// Sends what [`Port::send`] has collected; what of it could not be sent.
-    fn flush(&mut self) -> Unsent {
-        Unsent::default()
-    }
+    /// Sends a packet that was to come out at `due`, now or at the next [`Port::flush`]; then it tells what became of it.
+    fn send(&mut self, now: Time, due: Time, frame: Frame, tell: Tell<'_>);
+    /// Sends what [`Port::send`] has collected, and tells of each packet, in order, what became of it.
+    fn flush(&mut self, _tell: Tell<'_>) {}
     /// How many packets have found no room to wait for [`Port::receive`], since the last call.
     fn missed(&mut self) -> u64 {
         0

@@ -7,7 +7,7 @@ use crate::frame::Frame;
 use crate::namespace::Namespace;
 use crate::port::end::End;
 use crate::port::tun::{self, Tun};
-use crate::port::{Port, Take, Unsent};
+use crate::port::{Port, Take, Tell};
 use crate::run::{Error, Host, KernelEnd, Options};
 use narrows_core::Time;
 use narrows_core::packet::Packet;
@@ -146,14 +146,16 @@ impl Port for HostPort {
         self.end.receive(now, take)?;
         self.device.as_mut().map_or(Ok(()), |device| device.receive(now, take))
     }
-    fn send(&mut self, now: Time, due: Time, frame: Frame) -> bool {
+    fn send(&mut self, now: Time, due: Time, frame: Frame, tell: Tell<'_>) {
         match &mut self.device {
-            Some(device) if !self.ours[frame.flow().0 as usize] => device.send(now, due, frame),
-            _ => self.end.send(now, due, frame),
+            Some(device) if !self.ours[frame.flow().0 as usize] => device.send(now, due, frame, tell),
+            _ => self.end.send(now, due, frame, tell),
         }
     }
-    fn flush(&mut self) -> Unsent {
-        self.device.as_mut().map_or_else(Unsent::default, Port::flush)
+    fn flush(&mut self, tell: Tell<'_>) {
+        if let Some(device) = &mut self.device {
+            device.flush(tell);
+        }
     }
     fn wake_at(&self) -> Option<Time> {
         self.end.wake_at()

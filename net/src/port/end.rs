@@ -7,7 +7,7 @@
 //!
 //! Deviations: one connection per local port, for the whole run; fragments are not put together (the ends set DF).
 
-use super::{Port, Take};
+use super::{Port, Take, Tell};
 use crate::content::{Content, PIECE, Received};
 use crate::frame::{Frame, Kind, Malformed};
 use narrows_core::Time;
@@ -461,13 +461,13 @@ impl Port for End {
         self.with(|host| host.transmit(now, take));
         Ok(())
     }
-    fn send(&mut self, now: Time, _due: Time, frame: Frame) -> bool {
+    fn send(&mut self, now: Time, _due: Time, frame: Frame, tell: Tell<'_>) {
         self.with(|host| {
             if let Err(reason) = host.arrive(now, &frame) {
                 *host.refused.entry(reason).or_default() += 1;
             }
         });
-        true
+        tell(&frame, true);
     }
     fn wake_at(&self) -> Option<Time> {
         self.with(|host| (host.wake != Time::MAX).then_some(host.wake))

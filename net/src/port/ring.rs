@@ -9,7 +9,7 @@ pub(crate) mod socket;
 
 use super::segment::joined::{self, Due, Message};
 use super::segment::{self, Link};
-use super::{Port, Take, Unsent};
+use super::{Port, Take, Tell};
 use crate::frame::{Frame, Malformed};
 use narrows_core::Time;
 use socket::PacketSocket;
@@ -64,8 +64,6 @@ pub struct Ring {
     out: Vec<Due>,
     /// What they go as.
     messages: Vec<Message>,
-    /// What could not be sent since the last flush.
-    unsent: Unsent,
 }
 
 impl Ring {
@@ -82,8 +80,7 @@ impl Ring {
         }
         let sight = Sight(Arc::default());
         let (asked, out, messages) = (Time::ZERO, Vec::new(), Vec::new());
-        let ring =
-            Ring { name: name.into(), socket, index, sight, asked, out, messages, unsent: Unsent::default() };
+        let ring = Ring { name: name.into(), socket, index, sight, asked, out, messages };
         ring.socket.bind(index)?;
         if !ring.socket.is_up(name)? {
             ring.sight.set(Presence::Down);
@@ -127,8 +124,8 @@ impl Ring {
     }
 
     /// Hands everything in `out` to the kernel. What it refuses is lost, as at a card's full queue.
-    fn push_out(&mut self) {
-        joined::messages(Link::Ethernet, &mut self.out, &mut self.messages);
+    fn push_out(&mut self, tell: Tell<'_>) {
+        joined::messages(Link::Ethernet, &self.out, &mut self.messages);
         let (mut frames, mut rest) = (&self.out[..], &self.messages[..]);
         while !rest.is_empty() {
             let (mut parts, mut ends, mut from) = (Vec::<IoSlice<'_>>::new(), Vec::new(), frames);
@@ -137,21 +134,20 @@ impl Ring {
                 ends.push(parts.len());
                 from = &from[message.packets..];
             }
-            let done = match self.socket.send(&parts, &ends) {
-                Ok(sent) => sent,
+            let (done, went) = match self.socket.send(&parts, &ends) {
+                Ok(sent) => (sent, true),
                 Err(e) => {
                     let gone = is_gone(&e);
                     if gone && self.sight.presence() == Presence::Up {
                         self.sight.set(Presence::Down); // until it is asked
                     }
-                    let lost = if gone { rest.len() } else { 1 };
-                    self.unsent.add(&frames[..rest[..lost].iter().map(|m| m.packets).sum()]);
-                    lost
+                    (if gone { rest.len() } else { 1 }, false)
                 }
             };
             let (messages, others) = rest.split_at(done);
-            frames = &frames[messages.iter().map(|m| m.packets).sum()..];
-            rest = others;
+            let (these, later) = frames.split_at(messages.iter().map(|m| m.packets).sum());
+            these.iter().for_each(|(_, frame)| tell(frame, went));
+            (frames, rest) = (later, others);
         }
         self.out.clear();
     }
@@ -200,14 +196,12 @@ impl Port for Ring {
         Ok(())
     }
 
-    fn send(&mut self, _now: Time, due: Time, frame: Frame) -> bool {
+    fn send(&mut self, _now: Time, due: Time, frame: Frame, _tell: Tell<'_>) {
         self.out.push((due, frame));
-        true
     }
 
-    fn flush(&mut self) -> Unsent {
-        self.push_out();
-        std::mem::take(&mut self.unsent)
+    fn flush(&mut self, tell: Tell<'_>) {
+        self.push_out(tell);
     }
 
     fn missed(&mut self) -> u64 {

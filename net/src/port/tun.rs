@@ -5,7 +5,7 @@
 
 use super::segment::joined::{self, Due, Message};
 use super::segment::{self, Link, Offload};
-use super::{Port, Take, Unsent};
+use super::{Port, Take, Tell};
 use crate::frame::{Frame, Malformed};
 use crate::namespace::{Namespace, set};
 use crate::netlink::{Netlink, Prefix};
@@ -179,14 +179,13 @@ impl Port for Tun {
         Ok(())
     }
 
-    fn send(&mut self, _now: Time, due: Time, frame: Frame) -> bool {
+    fn send(&mut self, _now: Time, due: Time, frame: Frame, _tell: Tell<'_>) {
         self.out.push((due, frame));
-        true
     }
 
-    fn flush(&mut self) -> Unsent {
-        joined::messages(Link::Ip, &mut self.out, &mut self.messages);
-        let (mut rest, mut lost) = (&self.out[..], Unsent::default());
+    fn flush(&mut self, tell: Tell<'_>) {
+        joined::messages(Link::Ip, &self.out, &mut self.messages);
+        let mut rest = &self.out[..];
         for message in &self.messages {
             let parts: Vec<IoSlice<'_>> = message.parts(rest).collect();
             let written = loop {
@@ -196,12 +195,10 @@ impl Port for Tun {
                 }
             };
             let (these, others) = rest.split_at(message.packets);
-            if written.is_err() {
-                lost.add(these); // as at a card's full queue
-            }
+            let went = written.is_ok(); // what is refused is lost, as at a card's full queue
+            these.iter().for_each(|(_, frame)| tell(frame, went));
             rest = others;
         }
         self.out.clear();
-        lost
     }
 }

@@ -14,7 +14,7 @@ use narrows_net::content::Content;
 use narrows_net::frame::Frame;
 use narrows_net::gateway::{Control, Gateway, Inside};
 use narrows_net::namespace::Namespace;
-use narrows_net::port::Unsent;
+use narrows_net::port::Tell;
 use narrows_net::port::end::{Application, End, Opening, SocketId, Unwatched};
 use narrows_net::port::tun::Tun;
 use narrows_net::port::{Port, Take};
@@ -340,17 +340,17 @@ impl Port for Marker {
     fn receive(&mut self, now: Time, take: Take<'_>) -> std::io::Result<()> {
         self.inner.receive(now, take)
     }
-    fn send(&mut self, now: Time, due: Time, mut frame: Frame) -> bool {
+    fn send(&mut self, now: Time, due: Time, mut frame: Frame, tell: Tell<'_>) {
         if frame.ecn() != Ecn::NotEct {
             if self.mark.contains(&self.seen) {
                 frame.mark_ce();
             }
             self.seen += 1;
         }
-        self.inner.send(now, due, frame)
+        self.inner.send(now, due, frame, tell);
     }
-    fn flush(&mut self) -> Unsent {
-        self.inner.flush()
+    fn flush(&mut self, tell: Tell<'_>) {
+        self.inner.flush(tell);
     }
     fn wake_at(&self) -> Option<Time> {
         self.inner.wake_at()

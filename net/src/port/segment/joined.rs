@@ -31,33 +31,34 @@ const CWR: u8 = 0x80;
 pub type Due = (Time, Frame);
 
 /// A packet, or several as one, on its way to the kernel.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Message {
     /// How many packets.
     pub packets: usize,
     told: [u8; Offload::SIZE],
-    /// Bytes of headers that are left out of each packet but the first.
-    headers: usize,
+    /// The headers of several packets as one, which are left out of each.
+    headers: Vec<u8>,
 }
 
 /// With a packet that goes by itself nothing is left to do.
-const ALONE: Message = Message { packets: 1, told: [0; Offload::SIZE], headers: 0 };
+const ALONE: Message = Message { packets: 1, told: [0; Offload::SIZE], headers: Vec::new() };
 
 impl Message {
     /// What the kernel is given: its description, and the bytes of the message's packets, which `frames` begin with.
     pub fn parts<'a>(&'a self, frames: &'a [Due]) -> impl Iterator<Item = IoSlice<'a>> {
-        let bytes = move |(i, (_, f)): (usize, &'a Due)| &f.bytes()[if i == 0 { 0 } else { self.headers }..];
+        let headers = &self.headers[..];
         iter::once(&self.told[..])
-            .chain(frames[..self.packets].iter().enumerate().map(bytes))
+            .chain((!headers.is_empty()).then_some(headers))
+            .chain(frames[..self.packets].iter().map(|(_, f)| &f.bytes()[headers.len()..]))
             .map(IoSlice::new)
     }
 }
 
-/// What `frames` go as, in order. The first one of several becomes the head of their super-packet.
-pub fn messages(link: Link, mut frames: &mut [Due], out: &mut Vec<Message>) {
+/// What `frames` go as, in order.
+pub fn messages(link: Link, mut frames: &[Due], out: &mut Vec<Message>) {
     out.clear();
     while !frames.is_empty() {
-        let (these, rest) = frames.split_at_mut(run(link, frames));
+        let (these, rest) = frames.split_at(run(link, frames));
         out.push(if these.len() > 1 { join(link, these) } else { ALONE });
         frames = rest;
     }
@@ -128,15 +129,15 @@ fn follows(headers: &Headers, first: &Frame, next: &Frame, index: usize) -> bool
         && same(t + 18, headers.payload)
 }
 
-/// Makes the first frame of a run the head of a super-packet.
-fn join(link: Link, run: &mut [Due]) -> Message {
+/// A run as one super-packet, with the headers of its first frame.
+fn join(link: Link, run: &[Due]) -> Message {
     let packets = run.len();
-    let (first, rest) = run.split_first_mut().expect("a run has frames");
+    let (first, rest) = run.split_first().expect("a run has frames");
     let headers = Headers::find(link, first.1.bytes(), Super::Tcp).expect("a run begins with a segment");
     let end = headers.end + rest.iter().map(|(_, f)| f.bytes().len() - headers.payload).sum::<usize>();
     let last = rest.last().map_or(0, |(_, f)| flags(&headers, f));
     let size = headers.end - headers.payload;
-    let bytes = first.1.bytes_mut();
+    let mut bytes = first.1.bytes()[..headers.payload].to_vec();
     let ip = &mut bytes[headers.ip..];
     if headers.v6 {
         put(ip, 4, (end - headers.ip - IPV6) as u16);
@@ -147,11 +148,11 @@ fn join(link: Link, run: &mut [Due]) -> Message {
     bytes[headers.transport + 13] |= last & (FIN | PSH);
     let covered = (end - headers.transport) as u32;
     let unfinished = headers.pseudo.over(protocol::TCP, &[]).word(covered).fold();
-    put(bytes, headers.transport + 16, unfinished);
+    put(&mut bytes, headers.transport + 16, unfinished);
     let cwr = bytes[headers.transport + 13] & CWR != 0;
     let told =
         Offload { unfinished: Some((headers.transport as u16, 16)), pieces: Some((Super::Tcp, size as u16)) };
-    Message { packets, told: told.write(headers.v6, cwr, headers.payload as u16), headers: headers.payload }
+    Message { packets, told: told.write(headers.v6, cwr, headers.payload as u16), headers: bytes }
 }
 
 #[cfg(test)]
@@ -218,10 +219,10 @@ mod tests {
     }
 
     /// What the kernel is given, message by message: how many packets each is, what is told of it, and its bytes.
-    fn given(link: Link, frames: &mut [Due]) -> Vec<(usize, Offload, Vec<u8>)> {
+    fn given(link: Link, frames: &[Due]) -> Vec<(usize, Offload, Vec<u8>)> {
         let mut all = Vec::new();
         messages(link, frames, &mut all);
-        let mut rest = &*frames;
+        let mut rest = frames;
         let mut given = Vec::new();
         for message in all {
             let mut parts = message.parts(rest);
@@ -232,8 +233,8 @@ mod tests {
         given
     }
 
-    fn sizes(link: Link, mut frames: Vec<Due>) -> Vec<usize> {
-        given(link, &mut frames).into_iter().map(|(packets, ..)| packets).collect()
+    fn sizes(link: Link, frames: Vec<Due>) -> Vec<usize> {
+        given(link, &frames).into_iter().map(|(packets, ..)| packets).collect()
     }
 
     proptest! {
@@ -266,7 +267,7 @@ mod tests {
             }
             let before: Vec<Vec<u8>> = frames.iter().map(|(_, f)| f.bytes().to_vec()).collect();
             let (mut again, mut packets) = (Vec::new(), 0);
-            for (n, told, bytes) in given(link, &mut frames) {
+            for (n, told, bytes) in given(link, &frames) {
                 prop_assert_eq!(told.pieces.is_some(), n > 1);
                 packets += n;
                 restore(link, &bytes, told, None, &mut |f| again.push(f)).unwrap();
@@ -281,14 +282,14 @@ mod tests {
         for (link, v6) in
             [(Link::Ip, false), (Link::Ip, true), (Link::Ethernet, false), (Link::Ethernet, true)]
         {
-            let mut frames: Vec<Due> = (0..10u16)
+            let frames: Vec<Due> = (0..10u16)
                 .map(|i| {
                     let (last, n) = (i == 9, i as u32 * 1000);
                     let payload = vec![i as u8; if last { 1 } else { 1000 }];
                     (Time::ZERO, segment(link, v6, i, n, if last { 0x19 } else { 0x10 }, &payload))
                 })
                 .collect();
-            let given = given(link, &mut frames);
+            let given = given(link, &frames);
             let [(10, told, whole)] = &given[..] else { panic!("{} messages", given.len()) };
             assert_eq!(told.pieces, Some((Super::Tcp, 1000)));
             let headers = if v6 { 40 } else { 20 } + 32 + if link == Link::Ip { 0 } else { 14 };
