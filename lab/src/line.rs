@@ -25,8 +25,6 @@ pub struct Carried<P> {
     /// When it entered the queue it is in, and whether it came there marked.
     enqueued: Time,
     marked: bool,
-    /// An ACK that was held back, and goes on now.
-    released: bool,
     /// How the line that it is on frames it.
     framing: Framing,
     /// The line whose router wrote the window last, counted from 1; 0: none did. And when it did.
@@ -43,7 +41,6 @@ impl<P> Carried<P> {
             hop,
             enqueued: Time::ZERO,
             marked: false,
-            released: false,
             framing: Framing::None,
             writer: 0,
             written: Time::ZERO,
@@ -205,7 +202,11 @@ impl Counters {
 /// will arrive, [`Line::arrival_at`] says. Lines come in pairs, one for each direction of a link: 0 and 1, 2 and 3, ...
 #[inline]
 pub fn arrive<P: Passing + Send>(lines: &mut [Line<P>], i: usize, now: Time) -> Option<Carried<P>> {
-    let packet = lines[i].arrive();
+    if let Some(released) = lines[i].release() {
+        return Some(released);
+    }
+    let (_, packet) =
+        lines[i].pipe.pop_front().expect("an arrival is scheduled only for a packet that is there");
     match lines.get(i ^ 1) {
         Some(back) if back.acks.is_some() => pass(lines, i, now, packet),
         _ => Some(packet),
@@ -220,10 +221,7 @@ fn pass<P: Passing + Send>(
     now: Time,
     mut packet: Carried<P>,
 ) -> Option<Carried<P>> {
-    if !std::mem::take(&mut packet.released)
-        && let Some(until) = lines[i ^ 1].speak(now, i ^ 1, &mut packet)
-    {
-        packet.released = true;
+    if let Some(until) = lines[i ^ 1].speak(now, i ^ 1, &mut packet) {
         let line = &mut lines[i];
         line.held.insert((until, line.holds), packet);
         line.holds += 1;
@@ -324,6 +322,11 @@ impl<P: Passing + Send> Line<P> {
     /// Whether who sends into this line is held back while there is no room, rather than packets be dropped.
     pub fn set_back_pressure(&mut self, on: bool) {
         self.back_pressure = on;
+    }
+
+    /// Whether it may hold senders back.
+    pub fn has_back_pressure(&self) -> bool {
+        self.back_pressure
     }
 
     /// Whether a sender may send a packet of the line's MTU into it now; if not, again when one has left.
@@ -434,16 +437,12 @@ impl<P: Passing + Send> Line<P> {
         self.pipe.back().map(|(_, carried)| &carried.packet)
     }
 
-    /// The next packet arrives: of the pipe, or one that was held back.
+    /// A packet that was held back, if it goes on before the next one of the pipe arrives.
     #[inline]
-    fn arrive(&mut self) -> Carried<P> {
+    fn release(&mut self) -> Option<Carried<P>> {
+        let held = self.held.first_entry()?;
         let in_pipe = self.pipe.front().map_or(Time::MAX, |(at, _)| *at);
-        if let Some(held) = self.held.first_entry()
-            && held.key().0 <= in_pipe
-        {
-            return held.remove();
-        }
-        self.pipe.pop_front().expect("an arrival is scheduled only for a packet that is there").1
+        (held.key().0 <= in_pipe).then(|| held.remove())
     }
 
     /// When the next packet arrives.

@@ -167,7 +167,7 @@ fn acks_that_are_held_back_come_later_and_in_the_order_of_their_release() {
         lines[1].offer(at(0), Carried::new(Parcel(number), 0)); // they arrive after 6, 7 and 8 ms
     }
     let held = |lines: &mut [Line<Parcel>; 2], until: u64, number: u64| {
-        let packet = Carried { released: true, ..Carried::new(Parcel(number), 0) };
+        let packet = Carried::new(Parcel(number), 0);
         let key = (at(until), lines[1].holds);
         lines[1].holds += 1;
         lines[1].held.insert(key, packet);
