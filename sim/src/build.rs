@@ -83,6 +83,7 @@ pub fn sim(scenario: &Scenario, seed: u64) -> Result<Sim, Refused> {
         seed,
         now: Time::ZERO,
         end: Time::ZERO + scenario.duration,
+        back_pressure: lines.iter().any(|line| line.has_back_pressure()),
         held_back: vec![VecDeque::new(); lines.len()],
         agenda: Agenda::new(2 * (lines.len() + flows.len()) + 2),
         lines,

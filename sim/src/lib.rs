@@ -56,6 +56,8 @@ pub struct Sim {
     flows: Vec<Flow>,
     /// For every flow and direction the lines it takes, one after the other, each list closed by [`HERE`].
     ways: Vec<u32>,
+    /// Whether any line holds senders back; mostly none does, and then none need be asked.
+    back_pressure: bool,
     /// For every line whose senders are held back while it has no room: which are, in the order in which they came.
     held_back: Vec<VecDeque<(usize, End)>>,
     /// In order of time; the next one is last.
@@ -156,17 +158,12 @@ impl Sim {
     /// Lets `end` of a flow send what it may, and notes when it wants to be called again.
     #[inline]
     fn pump(&mut self, flow: usize, end: End, watch: &mut dyn Watch) {
-        let line = self.first_line(flow, end);
-        let mut admitted = self.lines[line].admits(self.now);
-        while admitted && let Some((datagram, way)) = self.flows[flow].transmit(self.now, end) {
+        while (!self.back_pressure || self.admits(flow, end))
+            && let Some((datagram, way)) = self.flows[flow].transmit(self.now, end)
+        {
             self.offer(Carried::new(datagram, way), watch);
-            admitted = self.lines[line].admits(self.now);
         }
-        if admitted {
-            self.let_next_in(line);
-        } else if !std::mem::replace(&mut self.flows[flow].held_back[end as usize], true) {
-            self.held_back[line].push_back((flow, end));
-        }
+        let admitted = !self.back_pressure || self.takes_turn(flow, end);
         if end == End::Source {
             self.flows[flow].record(self.now);
             self.note_over(flow);
@@ -184,14 +181,32 @@ impl Sim {
     }
 
     /// The line into which an end of a flow sends.
-    #[inline]
     fn first_line(&self, flow: usize, end: End) -> usize {
         let way = self.flows[flow].ways[(end == End::Sink) as usize];
         self.ways[way as usize] as usize
     }
 
+    /// Whether an end of a flow may send now.
+    #[inline(never)]
+    fn admits(&mut self, flow: usize, end: End) -> bool {
+        let line = self.first_line(flow, end);
+        self.lines[line].admits(self.now)
+    }
+
+    /// A sender that is not admitted waits until it is its turn; one that is has left room for the next. `false` if it waits.
+    #[inline(never)]
+    fn takes_turn(&mut self, flow: usize, end: End) -> bool {
+        let (line, admitted) = (self.first_line(flow, end), self.admits(flow, end));
+        if admitted {
+            self.let_next_in(line);
+        } else if !std::mem::replace(&mut self.flows[flow].held_back[end as usize], true) {
+            self.held_back[line].push_back((flow, end));
+        }
+        admitted
+    }
+
     /// There may be room in the line: the sender that has been held back for longest is called next.
-    #[inline]
+    #[inline(never)]
     fn let_next_in(&mut self, line: usize) {
         if let Some((flow, end)) = self.held_back[line].pop_front() {
             self.flows[flow].held_back[end as usize] = false;
@@ -251,20 +266,25 @@ impl Sim {
         if let Some(at) = wish.arrival {
             self.agenda.set(Self::arrival_slot(i), at);
         }
-        if wish.left {
-            self.let_next_in(i);
-        }
         if let Some(since) = wish.marked {
             self.note_mark(i, since);
         }
-        if self.taps
-            && wish.left
-            && let Some(datagram) = self.lines[i].newest()
-        {
-            watch.departs(i, self.now, Seen::Value(datagram));
+        if wish.left && (self.back_pressure || self.taps) {
+            self.left(i, watch);
         }
         if let Some(recorders) = &mut self.queue_recorders {
             recorders[i].look(self.now, &self.lines[i].queue);
+        }
+    }
+
+    /// A packet has just left line `i`, and somebody minds.
+    #[inline(never)]
+    fn left(&mut self, i: usize, watch: &mut dyn Watch) {
+        self.let_next_in(i);
+        if self.taps
+            && let Some(datagram) = self.lines[i].newest()
+        {
+            watch.departs(i, self.now, Seen::Value(datagram));
         }
     }
 
