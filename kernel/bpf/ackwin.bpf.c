@@ -29,7 +29,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define THIRD_PACKET_NS 1000000000ull
 #define BIT_NS 8000000000ull /* nanoseconds that a byte takes at 1 bit/s */
 
-enum { HEADERS = 52, GUESS_US = 100000, LONGEST_WITHOUT_DATA = 120, LONGEST_RTT_US = 60000000 };
+enum { HEADERS = 52, GUESS_US = 100000, LONGEST_WITHOUT_DATA = 120, LEAST_MSS = 88, LONGEST_RTT_US = 60000000 };
 enum opening { UNSEEN, SYN_ONWARD, SYN_BACK, PAST };
 
 /* Set once, when the program is loaded. */
@@ -58,8 +58,13 @@ struct {
 
 struct connection {
 	u8 scale, peer_scale; /* as in `struct look` */
-	u16 mss;
+	u16 mss;              /* the lesser of both ends'; 0 before any */
 	u32 opening;
+	/* Whether it has passed its handshake; and a SYN that came since, until the other end answers it. */
+	u8 in_use, again, again_scale, again_onward;
+	u16 again_mss;
+	u16 unused;
+	u32 again_at;
 	u32 syn_at; /* microseconds modulo 2^32 */
 	u32 rtt;    /* microseconds; 0 if it is not known */
 	u32 ack;    /* the last ACK number that passed */
@@ -176,13 +181,51 @@ static inline struct connection *enter(const struct ends *ends)
 	return bpf_map_lookup_elem(&connections, ends);
 }
 
-/* From the SYN to the third packet is the whole round trip, whichever end opens; a SYN sent twice tells none (Karn). */
-static inline void opens(struct connection *c, u64 now, bool onward, u8 flags)
+/* What one end says in its SYN. */
+static inline void says(struct connection *c, bool onward, u8 scale, u16 mss)
 {
-	if (flags & ACK)
-		return;
-	c->syn_at = now / 1000;
+	if (onward)
+		c->peer_scale = scale;
+	else
+		c->scale = scale;
+	c->mss = max(c->mss ? min(c->mss, mss) : mss, LEAST_MSS);
+}
+
+/* From the SYN to the third packet is the whole round trip, whichever end opens; a SYN sent twice tells none (Karn). */
+static inline void begins(struct connection *c, bool onward, u32 at)
+{
+	c->syn_at = at;
 	c->opening = c->opening != UNSEEN ? PAST : onward ? SYN_ONWARD : SYN_BACK;
+}
+
+/*
+ * A SYN or SYN-ACK passes. A connection that is in use believes none, since anybody can send one: only if the other end answers it,
+ * which it does when the old connection is over, it is a new one.
+ */
+static inline void opens(struct connection *c, u64 now, bool onward, const struct look *l)
+{
+	bool answers = l->flags & ACK;
+
+	if (c->in_use) {
+		struct connection fresh = {};
+
+		if (!answers) {
+			c->again = 1;
+			c->again_onward = onward;
+			c->again_scale = l->scale;
+			c->again_mss = l->mss;
+			c->again_at = now / 1000;
+			return;
+		}
+		if (!c->again || c->again_onward == onward)
+			return;
+		says(&fresh, c->again_onward, c->again_scale, c->again_mss);
+		begins(&fresh, c->again_onward, c->again_at);
+		*c = fresh;
+	}
+	says(c, onward, l->scale, l->mss);
+	if (!answers)
+		begins(c, onward, now / 1000);
 }
 
 static inline void goes_on(struct connection *c, u64 now, bool onward)
@@ -221,10 +264,8 @@ int ackwin_onward(struct __sk_buff *skb)
 		bpf_map_delete_elem(&connections, &l.ends);
 	} else if (l.flags & SYN) {
 		c = enter(&l.ends);
-		if (c) {
-			c->peer_scale = l.scale;
-			opens(c, now, true, l.flags);
-		}
+		if (c)
+			opens(c, now, true, &l);
 	} else {
 		c = bpf_map_lookup_elem(&connections, &l.ends);
 		if (c)
@@ -267,11 +308,8 @@ int ackwin_back(struct __sk_buff *skb)
 	}
 	if (l.flags & SYN) {
 		c = enter(&l.ends);
-		if (c) {
-			c->scale = l.scale;
-			c->mss = l.mss;
-			opens(c, now, false, l.flags);
-		}
+		if (c)
+			opens(c, now, false, &l);
 		r->awaits_until = now + THIRD_PACKET_NS;
 		return TCX_NEXT;
 	}
@@ -280,18 +318,22 @@ int ackwin_back(struct __sk_buff *skb)
 	__sync_fetch_and_add(&counts.passed, 1);
 	key = number(&l.ends);
 	c = bpf_map_lookup_elem(&connections, &l.ends);
-	/* A flow shares the queue if its data take it: what comes back acknowledges something new. */
-	news = c ? (s32)(c->ack - l.ack) < 0 : !l.payload;
+	if (!c || !c->scale || !c->peer_scale) {
+		__sync_fetch_and_add(&counts.unknown, 1);
+		return TCX_NEXT;
+	}
+	/*
+	 * A flow shares the queue if its data take it: what comes back acknowledges something new. Of a connection whose handshake was
+	 * not seen anybody can send ACKs.
+	 */
+	news = (s32)(c->ack - l.ack) < 0;
 	bpf_spin_lock(&r->lock);
 	if (news)
 		see(r, now, key);
 	flows = max(max(r->flows, r->flows_before), 1u);
 	waiting = backlog(r, now);
 	bpf_spin_unlock(&r->lock);
-	if (!c || !c->scale || !c->peer_scale) {
-		__sync_fetch_and_add(&counts.unknown, 1);
-		return TCX_NEXT;
-	}
+	c->in_use = 1;
 	goes_on(c, now, false);
 	c->ack = l.ack;
 	field = granted(c, waiting, flows);

@@ -246,8 +246,9 @@ pub struct Line<P> {
     /// Whether [`Line::ready`] is on the agenda.
     awaited: bool,
     pipe: VecDeque<(Time, Carried<P>)>,
-    /// What the router before the line says to the senders of what takes it.
+    /// What the router before the line says to the senders of what takes it; and, while it says nothing, what it knew.
     acks: Option<Box<AckWindow>>,
+    silent: Option<Box<AckWindow>>,
     /// ACKs that have come to the end and are held back there, by when they go on; and how many there ever were.
     held: BTreeMap<(Time, u64), Carried<P>>,
     holds: u64,
@@ -285,6 +286,7 @@ impl<P: Passing + Send> Line<P> {
             awaited: false,
             pipe: VecDeque::new(),
             acks: None,
+            silent: None,
             held: BTreeMap::new(),
             holds: 0,
             arrived: 0,
@@ -305,13 +307,11 @@ impl<P: Passing + Send> Line<P> {
     /// From now on the router before the line writes into the ACKs that pass it, or no longer does. What it knew of connections
     /// it still knows.
     pub fn set_acks(&mut self, acks: Option<AckWindow>) {
-        let old = self.acks.take();
-        self.acks = acks.map(|new| {
-            Box::new(match old {
-                Some(old) => new.after(*old),
-                None => new,
-            })
-        });
+        let old = self.acks.take().or(self.silent.take());
+        match (acks, old) {
+            (Some(new), Some(old)) => self.acks = Some(Box::new(new.after(*old))),
+            (new, old) => (self.acks, self.silent) = (new.map(Box::new), old),
+        }
     }
 
     /// From now on each packet takes what it is framed as. What is in the line already stays as it is.
@@ -530,7 +530,7 @@ impl<P: Passing + Send> Line<P> {
             drops,
             backlog: self.queue.backlog(),
             pipe: (self.pipe.len() + self.held.len()) as u64,
-            acks: self.acks.as_ref().map(|acks| acks.counters()).unwrap_or_default(),
+            acks: self.acks.as_ref().or(self.silent.as_ref()).map(|acks| acks.counters()).unwrap_or_default(),
         }
     }
 

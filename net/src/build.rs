@@ -52,7 +52,8 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<Built, Refused> {
         return Err(Refused { path: "flow".into(), message });
     }
     if let Some(link) = scenario.links.iter().find(|l| l.forward.back_pressure || l.backward.back_pressure) {
-        let message = "senders on real packets cannot be held back by a line yet: run it on sim, or leave it out";
+        let message =
+            "senders on real packets cannot be held back by a line yet: run it on sim, or leave it out";
         return Err(Refused { path: format!("link.{}.back_pressure", link.name), message: message.into() });
     }
     let Lines { lines, names: line_names, changes } = parts::lines(scenario, seed)?;

@@ -37,7 +37,7 @@ use core::time::Duration;
 use count::FlowCount;
 use policy::{Chosen, Policy, Sight};
 use report::Reporter;
-use table::{Announced, Table};
+use table::{Announced, Syn, Table};
 
 /// What a router reads of a TCP segment that passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,12 +165,13 @@ impl AckWindow {
     /// Goes on in place of `old`, with what that knew of the connections.
     #[must_use]
     pub fn after(self, old: AckWindow) -> AckWindow {
-        let table = if old.table.room() == self.table.room() { old.table } else { self.table };
+        let table = self.table.with(old.table);
+        let flows = if self.chosen.alive == old.chosen.alive { old.flows } else { self.flows };
         let reporter = match (self.reporter, old.reporter) {
             (Some(new), Some(old)) => Some(new.after(old)),
             (new, _) => new,
         };
-        AckWindow { table, reporter, counters: old.counters, ..self }
+        AckWindow { table, flows, reporter, counters: old.counters, ..self }
     }
 
     /// What was done so far.
@@ -203,9 +204,7 @@ impl AckWindow {
         if look.flags.has(Flags::RST) {
             self.table.forget(look.connection);
         } else if look.flags.has(Flags::SYN) {
-            let connection = self.table.enter(now, look.connection);
-            connection.peer_scale = announced(&look);
-            connection.opens(now, true, look.flags.has(Flags::ACK));
+            self.table.enter(now, look.connection).opens(syn(now, true, &look));
         } else if let Some(connection) = self.table.find(now, look.connection) {
             connection.goes_on(now, true);
         }
@@ -230,11 +229,7 @@ impl AckWindow {
             return Verdict::default();
         }
         if look.flags.has(Flags::SYN) {
-            let connection = self.table.enter(now, look.connection);
-            connection.scale = announced(&look);
-            // Without the option 536 (RFC 9293 section 3.7.1).
-            connection.mss = look.mss.unwrap_or(536);
-            connection.opens(now, false, look.flags.has(Flags::ACK));
+            self.table.enter(now, look.connection).opens(syn(now, false, &look));
             self.awaits_until = now + THIRD_PACKET;
             return Verdict::default();
         }
@@ -276,16 +271,17 @@ impl AckWindow {
         };
         self.average += WEIGHT * (waiting - self.average);
         let known = self.table.find(now, look.connection);
-        // A flow shares the queue if its data take it: what comes back acknowledges something new.
-        let news = known.as_ref().map_or(look.payload == 0, |c| Seq(c.ack).ahead_of(look.ack) < 0);
-        if news {
-            self.flows.see(now, look.connection);
-        }
-        let flows = self.flows.flows();
         let Some((connection, shift)) = known.and_then(|c| c.shift().map(|shift| (c, shift))) else {
             self.counters.unknown += 1;
             return Verdict::default();
         };
+        // A flow shares the queue if its data take it: what comes back acknowledges something new. Of a connection whose handshake
+        // was not seen anybody can send ACKs.
+        let news = Seq(connection.ack).ahead_of(look.ack) < 0;
+        if news {
+            self.flows.see(now, look.connection);
+        }
+        let flows = self.flows.flows();
         connection.in_use = true;
         connection.goes_on(now, false);
         let mss = f64::from(connection.mss.max(1));
@@ -340,8 +336,14 @@ impl AckWindow {
     }
 }
 
-fn announced(syn: &Look) -> Announced {
-    syn.scale.map_or(Announced::No, |shift| Announced::Shift(shift.min(14)))
+fn syn(now: Time, onward: bool, look: &Look) -> Syn {
+    Syn {
+        onward,
+        answers: look.flags.has(Flags::ACK),
+        scale: look.scale.map_or(Announced::No, |shift| Announced::Shift(shift.min(14))),
+        mss: look.mss.unwrap_or(536),
+        at: table::micros(now),
+    }
 }
 
 /// Spreads the bits of a key (the finaliser of SplitMix64, as in [`crate::rng`]).

@@ -22,8 +22,11 @@ pub struct Connection {
     pub peer_scale: Announced,
     /// Whether something other than a SYN came back.
     pub in_use: bool,
-    /// Payload of a full segment towards the sender of the ACKs, from its MSS option.
+    /// Payload of a full segment: the lesser of both ends' MSS options; 0 before any. Neither sends more than the other takes, and an
+    /// end seldom has another link there than back.
     pub mss: u16,
+    /// A SYN that came while the connection was in use, until the other end answers it.
+    again: Option<Syn>,
     /// How far the handshake has come.
     pub opening: Opening,
     /// When the SYN passed, in us modulo 2^32.
@@ -55,6 +58,26 @@ pub enum Opening {
     Past,
 }
 
+const LONGEST_RTT: Duration = Duration::from_secs(60);
+
+/// What one end says in its SYN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Syn {
+    /// It travels with the data.
+    pub onward: bool,
+    /// It acknowledges the other end's.
+    pub answers: bool,
+    /// Its window scale.
+    pub scale: Announced,
+    /// Its MSS, 536 without the option (RFC 9293 section 3.7.1).
+    pub mss: u16,
+    /// When it passes, in us modulo 2^32.
+    pub at: u32,
+}
+
+/// Linux sends no smaller segments, whatever a SYN says (`tcp_min_snd_mss` and headers).
+const LEAST_MSS: u16 = 88;
+
 /// What a SYN said of window scaling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Announced {
@@ -77,14 +100,25 @@ impl Connection {
         }
     }
 
-    /// A SYN or SYN-ACK passes.
-    pub fn opens(&mut self, now: Time, onward: bool, answer: bool) {
-        if answer {
-            return;
+    /// A SYN or SYN-ACK passes. A connection that is in use believes none, since anybody can send one: only if the other end answers
+    /// it, which it does when the old connection is over, it is a new one.
+    pub fn opens(&mut self, syn: Syn) {
+        if self.in_use {
+            if !syn.answers {
+                self.again = Some(syn);
+                return;
+            }
+            let Some(first) = self.again.filter(|first| first.onward != syn.onward) else { return };
+            *self = Connection { key: self.key, seen: self.seen, ..Connection::default() };
+            self.opens(first);
         }
-        let first = self.opening == Opening::Unseen;
-        self.syn_at = micros(now);
-        self.opening = if first { Opening::Syn { onward } } else { Opening::Past };
+        *(if syn.onward { &mut self.peer_scale } else { &mut self.scale }) = syn.scale;
+        self.mss = if self.mss == 0 { syn.mss } else { self.mss.min(syn.mss) }.max(LEAST_MSS);
+        if !syn.answers {
+            let first = self.opening == Opening::Unseen;
+            self.syn_at = syn.at;
+            self.opening = if first { Opening::Syn { onward: syn.onward } } else { Opening::Past };
+        }
     }
 
     /// Something other than a SYN passes.
@@ -96,9 +130,9 @@ impl Connection {
         }
     }
 
-    /// The round trip of the handshake.
+    /// The round trip of the handshake, a minute at most.
     pub fn rtt(&self) -> Option<Duration> {
-        (self.rtt > 0).then(|| Duration::from_micros(self.rtt as u64))
+        (self.rtt > 0).then(|| Duration::from_micros(u64::from(self.rtt)).min(LONGEST_RTT))
     }
 }
 
@@ -116,9 +150,17 @@ impl Table {
         Table { entries: vec![Connection::default(); sets * WAYS].into(), sets }
     }
 
-    /// How many connections it has room for.
-    pub fn room(&self) -> usize {
-        self.entries.len()
+    /// With room for what `self` has room for, and what `old` knows as far as that suffices.
+    #[must_use]
+    pub fn with(mut self, old: Table) -> Table {
+        if self.entries.len() == old.entries.len() {
+            return old;
+        }
+        for connection in old.entries.iter().filter(|c| c.seen != 0) {
+            let place = self.place(connection.key);
+            *place = *connection;
+        }
+        self
     }
 
     fn set(&mut self, key: u64) -> &mut [Connection] {
@@ -137,17 +179,21 @@ impl Table {
 
     /// The connection with this key, a fresh one if it is not known.
     pub fn enter(&mut self, now: Time, key: u64) -> &mut Connection {
-        let seen = millis(now);
+        let place = self.place(key);
+        if place.key != key || place.seen == 0 {
+            *place = Connection { key, ..Connection::default() };
+        }
+        place.seen = millis(now);
+        place
+    }
+
+    /// Where the connection with this key is, or is to be: in place of the least of its set.
+    fn place(&mut self, key: u64) -> &mut Connection {
+        let rank = |c: &Connection| (c.seen != 0, c.in_use, c.seen);
         let set = self.set(key);
         let known = set.iter().position(|c| c.key == key && c.seen != 0);
-        let at = known.unwrap_or_else(|| {
-            let rank = |c: &Connection| (c.seen != 0, c.in_use, c.seen);
-            (0..WAYS).min_by_key(|i| rank(&set[*i])).expect("a set has entries")
-        });
-        if known.is_none() {
-            set[at] = Connection { key, ..Connection::default() };
-        }
-        set[at].seen = seen;
+        let least = || (0..WAYS).min_by_key(|i| rank(&set[*i])).expect("a set has entries");
+        let at = known.unwrap_or_else(least);
         &mut set[at]
     }
 

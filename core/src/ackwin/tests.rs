@@ -332,3 +332,57 @@ fn a_router_that_only_reports_leaves_windows_alone_and_a_fourth_finds_no_room() 
     }
     assert_eq!((r.acks.counters().reported, ack.size().0), (3, 20 + 20 + 36));
 }
+
+#[test]
+fn a_connection_in_use_believes_no_syn_that_nobody_answers() {
+    let mut r = Router::new("free", &[]);
+    r.open(1, [Some(0), Some(0)]);
+    r.waiting = 12;
+    let before = r.ack(1, 1000, 60_000).0;
+    let forged = Options { window_scale: Some(14), mss: Some(1), ..Options::default() };
+    let now = r.now;
+    r.acks.onward(now, &packet(1, Direction::Forward, Flags::SYN, 0, forged.clone()));
+    r.acks.onward(now, &packet(1, Direction::Forward, Flags::SYN | Flags::ACK, 0, forged.clone()));
+    assert_eq!(r.ack(1, 2000, 60_000).0, before);
+    r.back(&mut packet(1, Direction::Backward, Flags::SYN, 0, forged.clone()));
+    assert_eq!(r.ack(1, 3000, 60_000).0, before);
+    // Answered, it is a new connection: here one without scaled windows, of segments of 500 bytes.
+    let fresh = Options { mss: Some(500), ..Options::default() };
+    r.acks.onward(now, &packet(1, Direction::Forward, Flags::SYN, 0, fresh.clone()));
+    r.wait(50).back(&mut packet(1, Direction::Backward, Flags::SYN | Flags::ACK, 0, fresh));
+    assert_eq!((before, r.ack(1, 1, 60_000).0), (20_000, 10_000));
+}
+
+#[test]
+fn acks_of_connections_that_nobody_opened_are_no_flows() {
+    let mut r = Router::new("share", &[]);
+    r.open(1, [Some(0), Some(0)]);
+    let alone = r.ack(1, 1000, 60_000).0;
+    (100..1100).for_each(|forged| assert_eq!(r.ack(forged, 7, 60_000).0, 60_000));
+    assert_eq!((r.ack(1, 2000, 60_000).0, r.acks.flows()), (alone, 1.0));
+}
+
+#[test]
+fn a_segment_is_what_both_ends_take() {
+    // The receiver's link takes 9000 bytes, the sender's 1500: what comes is of the lesser.
+    let mut r = Router::new("free", &[]);
+    let options = |mss| Options { window_scale: Some(0), mss: Some(mss), ..Options::default() };
+    let now = r.now;
+    r.acks.onward(now, &packet(1, Direction::Forward, Flags::SYN, 0, options(1460)));
+    r.back(&mut packet(1, Direction::Backward, Flags::SYN | Flags::ACK, 0, options(8960)));
+    r.waiting = 12;
+    assert_eq!(r.ack(1, 1000, 60_000).0, 20 * 1460);
+}
+
+#[test]
+fn who_takes_over_knows_the_connections_however_many_it_has_room_for() {
+    let mut r = Router::new("share", &[]);
+    r.open(1, [Some(0), Some(0)]);
+    let before = (r.ack(1, 1000, 60_000).0, r.acks.counters());
+    let (entry, settings) = settings("share", &[("connections", Value::Count(1000))]);
+    let larger = AckWindow::new(Chosen::new(entry, &settings).unwrap().unwrap(), Room::Packets(32));
+    let old = core::mem::replace(&mut r.acks, larger.clone());
+    r.acks = larger.after(old);
+    assert_eq!(r.acks.counters(), before.1);
+    assert_eq!(r.ack(1, 2000, 60_000).0, before.0);
+}

@@ -150,9 +150,9 @@ pub(super) fn change_interval(run: &Run<'_>) -> Measured {
     }
     let at: Vec<f64> = changes(run, series).collect();
     let gaps: Vec<f64> = at.windows(2).map(|w| w[1] - w[0]).collect();
-    super::set::Reduce::Median
-        .of(&gaps)
-        .map_err(|_| Undefined(format!("series {} did not change so twice within the window", series.quantity)))
+    super::set::Reduce::Median.of(&gaps).map_err(|_| {
+        Undefined(format!("series {} did not change so twice within the window", series.quantity))
+    })
 }
 
 pub(super) fn set_again_within(run: &Run<'_>) -> Measured {
