@@ -50,7 +50,11 @@ fn controller(part: &Part) -> Box<dyn Controller> {
 
 fn queue(name: &str) -> Box<dyn Qdisc<Datagram>> {
     fn build(part: &Part) -> Box<dyn Qdisc<Datagram>> {
-        let context = qdisc::Context { inner: part.inner.as_deref().map(build), rng: Rng::new(1, 1) };
+        let context = qdisc::Context {
+            inner: part.inner.as_deref().map(build),
+            rng: Rng::new(1, 1),
+            site: Default::default(),
+        };
         let built = qdisc::by_name(&part.name, &part.settings, context)
             .expect("the scenario was checked against the registry");
         built.unwrap_or_else(|unfit| panic!("{}", unfit.advice))

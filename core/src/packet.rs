@@ -43,6 +43,11 @@ pub trait Packet {
     fn flow(&self) -> FlowId;
     /// Its ECN codepoint.
     fn ecn(&self) -> Ecn;
+    /// The number of the class it belongs to, from a classifier; where nothing has classified it, its flow.
+    #[inline]
+    fn class(&self) -> u32 {
+        self.flow().0
+    }
     /// Marks congestion experienced; `false`, and nothing changed, if the packet is not ECN-capable.
     fn mark_ce(&mut self) -> bool;
 }

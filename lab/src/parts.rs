@@ -55,7 +55,7 @@ fn discipline<P: Packet + Send + 'static>(
 ) -> Result<Box<dyn Qdisc<Carried<P>>>, Unfit> {
     let inner_rng = Rng::new(rng.next_u64(), 1);
     let inner = part.inner.as_ref().map(|p| discipline(p, inner_rng)).transpose()?;
-    let context = qdisc::Context { inner, rng };
+    let context = qdisc::Context { inner, rng, site: Default::default() };
     qdisc::by_name(&part.name, &part.settings, context)
         .expect("the scenario was checked against the registry")
 }

@@ -8,7 +8,10 @@
 //! * *Token bucket* (r, b): depth b. After a silence b bytes leave at once; a packet larger than b never would.
 //! * *Work-ahead* (Y. Hisada, S. Ono, about 1997, section 2): depth W, by which frames may be ahead of constant spacing. Two frames of
 //!   512 bytes with their 1 kbyte.
+//!
+//! What can be promised to traffic that keeps to such a limit is [`calculus`].
 
 mod bucket;
+pub mod calculus;
 
 pub use bucket::Bucket;

@@ -3,17 +3,23 @@
 //! queue it rules.
 
 mod chosen;
+pub mod class;
 pub mod codel;
 pub mod delay;
+pub mod drr;
 pub mod fifo;
+mod heap;
 pub mod loss;
+pub mod priority;
 pub mod rate_control;
 pub mod red;
 pub mod reorder;
+pub mod reserve;
 pub mod shaper;
 #[cfg(test)]
 mod tests;
 pub mod trace;
+pub mod wfq;
 
 use crate::packet::Packet;
 use crate::registry::{Kind, Parameter, Settings, Unfit};
@@ -21,6 +27,7 @@ use crate::rng::Rng;
 use crate::time::Time;
 use crate::units::Bytes;
 use alloc::boxed::Box;
+use class::Site;
 
 /// Why a packet was dropped. Every drop has exactly one reason and is counted under it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -101,6 +108,8 @@ pub struct Context<P> {
     pub inner: Option<Box<dyn Qdisc<P>>>,
     /// A random stream of its own.
     pub rng: Rng,
+    /// The line it stands before, and the line's classes.
+    pub site: Site,
 }
 
 /// One queue discipline of the registry.
@@ -129,6 +138,10 @@ pub const REGISTRY: &[Entry] = &[
     delay::ENTRY,
     shaper::ENTRY,
     rate_control::ENTRY,
+    priority::ENTRY,
+    drr::ENTRY,
+    wfq::ENTRY,
+    reserve::ENTRY,
     trace::ENTRY,
     loss::ENTRY,
     reorder::ENTRY,
@@ -143,7 +156,7 @@ pub fn by_name<P: Packet + Send + 'static>(
     fn boxed<P, Q: Qdisc<P> + 'static>(q: Result<Q, Unfit>) -> Result<Box<dyn Qdisc<P>>, Unfit> {
         q.map(|q| Box::new(q) as Box<dyn Qdisc<P>>)
     }
-    let Context { inner, rng } = context;
+    let Context { inner, rng, site } = context;
     let inner = || inner.unwrap_or_else(|| Box::new(fifo::Fifo::unlimited()));
     Some(match name {
         "fifo" => boxed(fifo::Fifo::new(settings)),
@@ -152,6 +165,10 @@ pub fn by_name<P: Packet + Send + 'static>(
         "delay" => boxed(delay::Delay::new(settings)),
         "shaper" => boxed(shaper::Shaper::new(settings, inner())),
         "rate_control" => boxed(rate_control::RateControl::new(settings)),
+        "priority" => boxed(priority::Priority::new(settings, &site)),
+        "drr" => boxed(drr::Drr::new(settings, &site)),
+        "wfq" => boxed(wfq::Wfq::new(settings, &site)),
+        "reserve" => boxed(reserve::Reserve::new(settings, &site)),
         "trace" => boxed(trace::Trace::new(settings, inner())),
         "loss" => boxed(loss::Loss::new(settings, inner(), rng)),
         "reorder" => boxed(reorder::Reorder::new(settings, inner(), rng)),

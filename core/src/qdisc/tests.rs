@@ -7,8 +7,12 @@ use crate::rng::Rng;
 use crate::units::Rate;
 use core::time::Duration;
 use proptest::prelude::*;
+use served::{flows, some_classes};
 use std::collections::{BTreeMap, VecDeque};
 use std::vec::Vec;
+
+pub(super) mod served;
+mod shares;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Parcel {
@@ -62,7 +66,8 @@ pub(super) fn build(
         let given = values.iter().find(|(n, _)| *n == parameter.name).map(|(_, v)| v.clone());
         settings.0.insert(parameter.name.into(), given.unwrap_or_else(|| usual(parameter)));
     }
-    by_name(name, &settings, Context { inner, rng: Rng::new(seed, 0) }).expect("every entry is built")
+    let site = if ["priority", "reserve"].contains(&name) { some_classes() } else { flows() };
+    by_name(name, &settings, Context { inner, rng: Rng::new(seed, 0), site }).expect("every entry is built")
 }
 
 /// A value that any parameter of this kind can take.
@@ -198,7 +203,7 @@ fn every_entry_of_the_registry_is_built_by_its_name_and_no_other() {
         let positional = entry.parameters.first();
         assert!(positional.is_some(), "{}: the first parameter may be given positionally", entry.name);
     }
-    let context = Context { inner: None, rng: Rng::new(0, 0) };
+    let context = Context { inner: None, rng: Rng::new(0, 0), site: flows() };
     assert!(by_name::<Parcel>("fiffo", &Settings::default(), context).is_none());
     let mut names: Vec<_> = REGISTRY.iter().map(|e| e.name).collect();
     names.dedup();

@@ -152,7 +152,7 @@ fn algorithm(
 
 fn build_queue(part: &Part) -> Result<Box<dyn qdisc::Qdisc<Datagram>>, Unfit> {
     let inner = part.inner.as_deref().map(build_queue).transpose()?;
-    qdisc::by_name(&part.name, &part.settings, qdisc::Context { inner, rng: Rng::new(0, 0) })
+    qdisc::by_name(&part.name, &part.settings, qdisc::Context { inner, rng: Rng::new(0, 0), site: Default::default() })
         .expect("the name was found in the registry")
 }
 
