@@ -3,8 +3,10 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use narrows_core::congestion::{self, Ack, Controller, RateSample, Start};
-use narrows_core::packet::Direction;
+use narrows_core::packet::{Direction, Packet};
+use narrows_core::qdisc::class::{Class, Feeds, Site};
 use narrows_core::qdisc::{self, Qdisc};
+use narrows_core::registry::{Settings, Value};
 use narrows_core::transport::Endpoint;
 use narrows_core::transport::tcp::stack::Stack;
 use narrows_core::transport::tcp::{Config, Tcp};
@@ -95,6 +97,78 @@ fn queues(c: &mut Criterion) {
                 queue.dequeue(now, &mut |_, _| {})
             })
         });
+    }
+    group.finish();
+}
+
+/// A packet that knows its class.
+struct Classed {
+    class: u32,
+    size: u64,
+}
+
+impl Packet for Classed {
+    fn size(&self) -> Bytes {
+        Bytes(self.size)
+    }
+    fn flow(&self) -> FlowId {
+        FlowId(self.class)
+    }
+    fn ecn(&self) -> Ecn {
+        Ecn::NotEct
+    }
+    fn mark_ce(&mut self) -> bool {
+        false
+    }
+}
+
+/// Classes before 10 Gbit/s, half of it reserved, each with a rate and a weight of its own.
+fn classes(count: u32) -> Site {
+    let class = |i: u32| Class {
+        rate: Some(Rate(5_000_000_000 / count as u64)),
+        weight: 1 + i % 16,
+        priority: 1 + (i % 8) as u8,
+        ..Class::plain(format!("{i}"))
+    };
+    let classes = (0..count).map(class).collect();
+    Site { line: Some(Feeds { rate: Rate(10_000_000_000), mtu: Bytes(1500) }), classes }
+}
+
+/// One packet in and one out over classes that all have packets, in an order that no cache foresees; time goes on as fast as the line
+/// takes them.
+fn scheduled(c: &mut Criterion) {
+    let mut group = c.benchmark_group("classes");
+    group.throughput(Throughput::Elements(1));
+    for count in [10u32, 1000, 100_000] {
+        for (name, word) in [("priority", ""), ("drr", ""), ("wfq", "gps"), ("wfq", "start"), ("reserve", "")]
+        {
+            let values = [
+                ("class_limit", Value::Packets(1000)),
+                ("quantum", Value::Bytes(Bytes(1500))),
+                ("clock", Value::Word(word.into())),
+            ];
+            let settings = Settings(values.map(|(k, v)| (k.to_string(), v)).into());
+            let context = qdisc::Context { inner: None, rng: Rng::new(1, 1), site: classes(count) };
+            let mut queue = qdisc::by_name(name, &settings, context)
+                .expect("it is registered")
+                .unwrap_or_else(|unfit| panic!("{}", unfit.advice));
+            let mut now = Time::ZERO;
+            let packet =
+                |n: u64| Classed { class: (n * 61_803 % count as u64) as u32, size: 64 + n * 7919 % 1437 };
+            let mut n = 0u64;
+            while n < 4 * count as u64 {
+                queue.enqueue(now, packet(n), &mut |_, _| {});
+                n += 1;
+            }
+            group.bench_function(format!("{name} {word} {count}"), |b| {
+                b.iter(|| {
+                    (now, n) = (now + Duration::from_nanos(625), n + 1);
+                    queue.enqueue(now, packet(n), &mut |_, _| {});
+                    queue.dequeue(now, &mut |_, _| {})
+                })
+            });
+            assert!(queue.backlog().packets > count as u64, "they all have packets");
+        }
     }
     group.finish();
 }
@@ -364,6 +438,6 @@ fn second(c: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default().warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
-    targets = queues, tcp, controllers, wire, words, second
+    targets = queues, scheduled, tcp, controllers, wire, words, second
 }
 criterion_main!(benches);

@@ -236,6 +236,20 @@ fn text(outcomes: &[Outcome]) -> String {
                 q.backlog_max_bytes,
                 if reasons.is_empty() { "none".into() } else { reasons.join(", ") }
             );
+            for c in &q.classes {
+                let took =
+                    c.delay.map_or_else(String::new, |d| format!("{:.2}/{:.2}/", d.p50 * 1e3, d.p95 * 1e3));
+                let bound =
+                    c.bound_s.map_or_else(String::new, |b| format!(" (at most {:.2} promised)", b * 1e3));
+                out += &format!(
+                    "  {:<14} {:<12} {:>9.3} Mbit/s  took {took}{:.2} ms (p50/p95/max, sent){bound}  drops {}\n",
+                    "",
+                    c.name,
+                    c.departed_bytes as f64 * 8e-6 / o.ended_at_s.max(1e-9),
+                    c.delay_max_s * 1e3,
+                    c.drops
+                );
+            }
             if q.acks_passed > 0 {
                 out += &format!(
                     "  {:<14} windows of {} ACKs: {} made smaller, {} of unknown connections; {} ACKs held back\n",

@@ -6,22 +6,26 @@ use libfuzzer_sys::fuzz_target;
 use narrows_core::packet::Packet;
 use narrows_core::qdisc::DropReason;
 use narrows_core::{Ecn, Time};
-use narrows_lab::file;
+use narrows_lab::file::Document;
 use narrows_lab::line::Line;
 use narrows_lab::parts;
-use narrows_lab::scenario::Link;
+use narrows_lab::scenario;
 use narrows_net::frame::Frame;
 use narrows_net::network::{Network, Tap, Way};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-const QUEUES: [&str; 6] = [
+const QUEUES: [&str; 10] = [
     "\"fifo:9kB\"",
     "\"fifo:3p\"",
     "\"delay:3ms\"",
     "{ kind = \"shaper\", rate = \"2Mbit/s\", burst = \"3kB\", inner = \"fifo:8p\" }",
     "{ kind = \"loss\", probability = 0.3, inner = { kind = \"reorder\", probability = 0.3, inner = \"fifo:5p\" } }",
     "{ kind = \"trace\", at = [1, 2, 2, 5], inner = \"fifo:20kB\" }",
+    "\"drr:9kB\"",
+    "\"wfq:5p\"",
+    "{ kind = \"wfq\", clock = \"start\" }\nclass = [{ name = \"a\", match = { source_port = \"0-32767\" }, weight = 3, limit = \"4p\" }]",
+    "\"reserve\"\nclass = [{ name = \"a\", match = { protocol = 6 }, rate = \"1Mbit/s\", surplus = false }, { name = \"b\", rate = \"2Mbit/s\" }]",
 ];
 
 #[derive(Default)]
@@ -40,23 +44,21 @@ impl Tap for Counts {
     }
 }
 
-/// A link per kind of queue, parsed once.
-static LINKS: LazyLock<Vec<Link>> = LazyLock::new(|| {
-    let link = |queue: &&str| {
-        let text = format!(
-            "[run]\nduration = \"1s\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\nfrom = \"a\"\nto = \"b\"\n\
-             rate = \"10Mbit/s\"\ndelay = \"1ms\"\nqueue = {queue}\n[[flow]]\nfrom = \"a\"\nto = \"b\"\n"
-        );
-        file::parse("path", &text).expect("a scenario").links.remove(0)
+/// A gateway's line per kind of queue, parsed once.
+static LINES: LazyLock<Vec<scenario::Line>> = LazyLock::new(|| {
+    let line = |queue: &&str| {
+        let text = format!("rate = \"10Mbit/s\"\ndelay = \"1ms\"\nqueue = {queue}\n");
+        Document { name: "path".into(), text }.bottleneck().expect("a gateway").forward
     };
-    QUEUES.iter().map(link).collect()
+    QUEUES.iter().map(line).collect()
 });
 
-fn network(link: &Link) -> Network {
+fn network(of: &scenario::Line) -> Network {
     let line = |i| {
-        let queue =
-            parts::queue(&link.forward.queue, parts::rng(1, parts::Stream::Queue, i)).expect("a queue");
-        Line::new(link.forward.rate, link.forward.delay, link.forward.mtu, queue)
+        let queue = parts::queue_of(of, parts::rng(1, parts::Stream::Queue, i)).expect("a queue");
+        let mut line = Line::new(of.rate, of.delay, of.mtu, queue);
+        line.set_classes(parts::classes(of, std::iter::empty()));
+        line
     };
     Network::new(vec![line(0), line(1)], &[Way { lines: vec![0, 1], port: 1 }], &[])
 }
@@ -77,7 +79,7 @@ fn mark(frame: &Frame) {
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, mut rest)) = bytes.split_first() else { return };
-    let mut network = network(&LINKS[*first as usize % QUEUES.len()]);
+    let mut network = network(&LINES[*first as usize % QUEUES.len()]);
     let way = network.way(0);
     let (mut counts, mut received, mut refused, mut now) = (Counts::default(), 0, 0, Time::ZERO);
     // Each frame: what it is and when (one byte each), how long (two bytes), its bytes.

@@ -61,6 +61,7 @@
 //! `count` is addressed as one, by its own name.
 
 mod bottleneck;
+mod class;
 mod edit;
 mod error;
 mod numbers;

@@ -6,6 +6,7 @@
 
 pub mod agenda;
 pub mod claim;
+pub mod class;
 pub mod file;
 pub mod host;
 pub mod line;

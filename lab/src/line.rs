@@ -5,6 +5,7 @@ mod succession;
 #[cfg(test)]
 mod tests;
 
+use crate::class::Classes;
 use crate::outcome::{Distribution, QueueSummary};
 use narrows_core::ackwin::{self, AckWindow, Look, Passing};
 use narrows_core::packet::Packet;
@@ -30,7 +31,12 @@ pub struct Carried<P> {
     /// The line whose router wrote the window last, counted from 1; 0: none did. And when it did.
     writer: u16,
     written: Time,
+    /// The number of its class on the line it is on; [`UNCLASSIFIED`] if that has none.
+    class: u32,
 }
+
+/// Where no classes are declared, a packet's flow is its class.
+const UNCLASSIFIED: u32 = u32::MAX;
 
 impl<P> Carried<P> {
     /// A packet at the start of its way.
@@ -44,6 +50,7 @@ impl<P> Carried<P> {
             framing: Framing::None,
             writer: 0,
             written: Time::ZERO,
+            class: UNCLASSIFIED,
         }
     }
 
@@ -77,6 +84,10 @@ impl<P: Packet> Packet for Carried<P> {
     #[inline]
     fn ecn(&self) -> Ecn {
         self.packet.ecn()
+    }
+    #[inline]
+    fn class(&self) -> u32 {
+        if self.class == UNCLASSIFIED { self.packet.class() } else { self.class }
     }
     #[inline]
     fn mark_ce(&mut self) -> bool {
@@ -249,6 +260,8 @@ pub struct Line<P> {
     /// What the router before the line says to the senders of what takes it; and, while it says nothing, what it knew.
     acks: Option<Box<AckWindow>>,
     silent: Option<Box<AckWindow>>,
+    /// Its classes, if it has any.
+    classes: Option<Box<Classes>>,
     /// ACKs that have come to the end and are held back there, by when they go on; and how many there ever were.
     held: BTreeMap<(Time, u64), Carried<P>>,
     holds: u64,
@@ -287,6 +300,7 @@ impl<P: Passing + Send> Line<P> {
             pipe: VecDeque::new(),
             acks: None,
             silent: None,
+            classes: None,
             held: BTreeMap::new(),
             holds: 0,
             arrived: 0,
@@ -312,6 +326,11 @@ impl<P: Passing + Send> Line<P> {
             (Some(new), Some(old)) => self.acks = Some(Box::new(new.after(*old))),
             (new, old) => (self.acks, self.silent) = (new.map(Box::new), old),
         }
+    }
+
+    /// From now on packets that come belong to these classes.
+    pub fn set_classes(&mut self, classes: Option<Classes>) {
+        self.classes = classes.map(Box::new);
     }
 
     /// From now on each packet takes what it is framed as. What is in the line already stays as it is.
@@ -342,6 +361,7 @@ impl<P: Passing + Send> Line<P> {
         if self.acks.is_some() {
             self.listen(now, &packet);
         }
+        packet.class = self.classes.as_ref().map_or(UNCLASSIFIED, |c| c.of(&packet.packet));
         if packet.packet.size().0 > self.mtu as u64 {
             self.dropped.push((packet, DropReason::TooLarge));
             return Wish::default();
@@ -349,6 +369,7 @@ impl<P: Passing + Send> Line<P> {
         packet.framing = self.framing;
         if now >= self.busy_until && !self.awaited && matches!(&self.queue, Queue::Fifo(_)) {
             self.unhindered += 1;
+            packet.enqueued = now;
             return Wish { left: true, arrival: self.send(now, packet), ..Wish::default() };
         }
         (packet.enqueued, packet.marked) = (now, packet.ecn() == Ecn::Ce);
@@ -407,6 +428,10 @@ impl<P: Passing + Send> Line<P> {
         self.departed += 1;
         self.departed_bytes += packet.packet.size().0;
         self.busy_until = now + Duration::from_nanos(self.rate.transmit(size, &mut self.carry));
+        if let Some(classes) = &mut self.classes {
+            let took = self.busy_until.since(packet.enqueued);
+            classes.sent(packet.class, packet.packet.size().0, took);
+        }
         let mut arrival = self.busy_until + self.delay;
         let first = match self.pipe.back() {
             // After the delay has become shorter, packets still keep their order.
@@ -428,8 +453,13 @@ impl<P: Passing + Send> Line<P> {
 
     /// Hands out what the last call dropped, in order.
     pub fn dropped(&mut self) -> impl Iterator<Item = (Carried<P>, DropReason)> + '_ {
-        let drops = &mut self.drops;
-        self.dropped.drain(..).inspect(|(_, reason)| drops[*reason as usize] += 1)
+        let (drops, classes) = (&mut self.drops, &mut self.classes);
+        self.dropped.drain(..).inspect(move |(packet, reason)| {
+            drops[*reason as usize] += 1;
+            if let Some(classes) = classes {
+                classes.dropped(packet.class);
+            }
+        })
     }
 
     /// The packet that last began to leave.
@@ -566,6 +596,7 @@ impl<P: Passing + Send> Line<P> {
             windows_unknown: counters.acks.unknown,
             acks_held: counters.acks.held,
             states_added: counters.acks.reported,
+            classes: self.classes.as_ref().map(|c| c.summaries()).unwrap_or_default(),
             backlog_mean_packets: if elapsed > 0 {
                 (self.waited + waiting * elapsed) as f64 / elapsed as f64
             } else {

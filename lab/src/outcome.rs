@@ -147,6 +147,28 @@ pub struct QueueSummary {
     /// Packets that waited, on average over the time of the run.
     #[serde(default)]
     pub backlog_mean_packets: f64,
+    /// The line's classes in order, if it has any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassSummary>,
+}
+
+/// A class of a line in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClassSummary {
+    /// Its name.
+    pub name: String,
+    /// How long a packet within its reservation takes at the most; `None` if nothing was promised.
+    pub bound_s: Option<f64>,
+    /// Packets that left.
+    pub departed: u64,
+    /// Their bytes at the IP level.
+    pub departed_bytes: u64,
+    /// Packets dropped.
+    pub drops: u64,
+    /// Time in the queue and on the transmitter; of the first 64 classes only.
+    pub delay: Option<Quantiles>,
+    /// The longest of these times.
+    pub delay_max_s: f64,
 }
 
 /// Quantiles of a distribution, and its extremes. All zero if nothing was measured.

@@ -1,6 +1,7 @@
 //! From parts of a scenario to the algorithms they name: queues, controllers, TCP ends. Every host builds with these, so that a
 //! scenario means the same on all of them.
 
+use crate::class::{Classes, Classifier};
 use crate::line::{Carried, Line, Queue};
 use crate::route::Hop;
 use crate::scenario::{self, Change, Flow, Link, Part, Refused, Scenario, TcpFlow, UdpFlow};
@@ -8,8 +9,9 @@ use narrows_core::ackwin::policy::{self, Chosen};
 use narrows_core::ackwin::{AckWindow, Passing, Room};
 use narrows_core::congestion::{self, Controller};
 use narrows_core::packet::Packet;
+use narrows_core::qdisc::class::Site;
 use narrows_core::qdisc::{self, Qdisc, fifo::Fifo};
-use narrows_core::registry::Unfit;
+use narrows_core::registry::{Unfit, Value};
 use narrows_core::transport::tcp::Config;
 use narrows_core::transport::tcp::stack::Stack;
 use narrows_core::{Rng, Time};
@@ -31,12 +33,39 @@ pub fn rng(seed: u64, stream: Stream, index: usize) -> Rng {
     Rng::new(seed, (stream as u64) << 32 | index as u64)
 }
 
-/// A line's queue.
+/// A line's queue, told of the line and its classes.
+pub fn queue_of<P: Packet + Send + 'static>(line: &scenario::Line, rng: Rng) -> Result<Queue<P>, Unfit> {
+    at_site(&line.queue, rng, &line.site())
+}
+
+/// A queue anywhere.
 pub fn queue<P: Packet + Send + 'static>(part: &Part, rng: Rng) -> Result<Queue<P>, Unfit> {
+    at_site(part, rng, &Site::default())
+}
+
+fn at_site<P: Packet + Send + 'static>(part: &Part, rng: Rng, site: &Site) -> Result<Queue<P>, Unfit> {
     if part.name == "fifo" {
         return Ok(Queue::Fifo(Fifo::new(&part.settings)?));
     }
-    Ok(Queue::Other(discipline(part, rng)?))
+    Ok(Queue::Other(discipline(part, rng, site)?))
+}
+
+/// Where the discipline inside `part` stands: behind a shaper the line is as slow as that.
+pub(crate) fn inside(part: &Part, site: &Site) -> Site {
+    let mut site = site.clone();
+    if let (Some(line), "shaper", Some(Value::Rate(rate))) =
+        (&mut site.line, &*part.name, part.settings.value("rate"))
+    {
+        line.rate = line.rate.min(*rate);
+    }
+    site
+}
+
+/// The classes of a line; `flows` are the scenario's, by their numbers.
+pub fn classes<'a>(line: &scenario::Line, flows: impl Iterator<Item = &'a str>) -> Option<Classes> {
+    let classifier = Classifier::new(&line.classes, flows)?;
+    let promised = line.classes.iter().map(|m| (m.class.name.clone(), line.bound(&m.class)));
+    Some(Classes::new(classifier, promised))
 }
 
 /// What is written into the ACKs of the data that take a line.
@@ -52,10 +81,11 @@ pub fn ack_window(line: &scenario::Line) -> Result<Option<AckWindow>, Unfit> {
 fn discipline<P: Packet + Send + 'static>(
     part: &Part,
     mut rng: Rng,
+    site: &Site,
 ) -> Result<Box<dyn Qdisc<Carried<P>>>, Unfit> {
     let inner_rng = Rng::new(rng.next_u64(), 1);
-    let inner = part.inner.as_ref().map(|p| discipline(p, inner_rng)).transpose()?;
-    let context = qdisc::Context { inner, rng, site: Default::default() };
+    let inner = part.inner.as_ref().map(|p| discipline(p, inner_rng, &inside(part, site))).transpose()?;
+    let context = qdisc::Context { inner, rng, site: site.clone() };
     qdisc::by_name(&part.name, &part.settings, context)
         .expect("the scenario was checked against the registry")
 }
@@ -83,9 +113,10 @@ pub fn lines<P: Passing + Send + 'static>(scenario: &Scenario, seed: u64) -> Res
                 let name = name.clone();
                 move |unfit| Refused::unfit(&format!("link.{name}.{key}"), unfit)
             };
-            let queue = queue(&line.queue, rng(seed, Stream::Queue, index)).map_err(unfit("queue"))?;
+            let queue = queue_of(line, rng(seed, Stream::Queue, index)).map_err(unfit("queue"))?;
             built.changes.extend(line.changes.iter().map(|c| (index, *c)));
             let mut made = Line::new(line.rate, line.delay, line.mtu, queue);
+            made.set_classes(classes(line, scenario.flows.iter().map(|f| &*f.name)));
             made.set_framing(line.framing);
             made.set_back_pressure(line.back_pressure);
             made.set_acks(ack_window(line).map_err(unfit("ack_window"))?);

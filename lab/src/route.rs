@@ -142,6 +142,7 @@ mod tests {
             mtu: Bytes(1500),
             framing: Default::default(),
             back_pressure: false,
+            classes: Vec::new(),
             queue: queue.clone(),
             ack_window: queue,
             changes: Vec::new(),

@@ -1,7 +1,11 @@
 //! What to run: hosts, routers, links with a queue discipline per direction, and flows. This is the resolved form, every
 //! value checked and in its type; [`crate::file`] reads it from TOML.
 
+use crate::class::Matched;
 use crate::parts;
+use crate::quantity::Quantity;
+use narrows_core::qdisc::class::{Class, Feeds, Site};
+use narrows_core::qdisc::reserve;
 use narrows_core::registry::{Settings, Unfit};
 use narrows_core::units::{Bytes, Rate};
 use narrows_core::wire::framing::Framing;
@@ -111,10 +115,52 @@ pub struct Line {
     pub back_pressure: bool,
     /// What waits before the line.
     pub queue: Part,
+    /// Its classes, the last one for whatever belongs to no other; none if each flow is one.
+    pub classes: Vec<Matched>,
     /// What is written into the ACKs of the data that take this line, as they pass the node before it.
     pub ack_window: Part,
     /// Changes during the run, in order of time.
     pub changes: Vec<Change>,
+}
+
+impl Line {
+    /// What the disciplines before it are told of it.
+    pub fn site(&self) -> Site {
+        let classes = self.classes.iter().map(|m| m.class.clone()).collect();
+        Site { line: Some(self.at_worst()), classes }
+    }
+
+    /// Its lowest rate, and its largest packet as it is framed.
+    fn at_worst(&self) -> Feeds {
+        let rates = self.changes.iter().filter_map(|change| change.rate);
+        Feeds { rate: rates.fold(self.rate, Rate::min), mtu: Bytes(self.framing.size(self.mtu.0)) }
+    }
+
+    /// The bound on the delay of a class that keeps to its reservation: that of `reserve`, for no other queue keeps it.
+    pub fn bound(&self, class: &Class) -> Option<Duration> {
+        self.feeds().filter(|_| class.rate.is_some()).and_then(|line| reserve::bound(class, line))
+    }
+
+    /// What a class is promised before this line, in words: `voice: 1Mbit/s, 20ms at most`.
+    pub fn promise(&self, class: &Class) -> String {
+        match (class.rate, self.bound(class)) {
+            (Some(rate), Some(bound)) => {
+                let micros = bound.as_nanos().div_ceil(1000) as u64;
+                format!("{}: {}, {} at most", class.name, rate.write(), Duration::from_micros(micros).write())
+            }
+            _ => class.name.clone(),
+        }
+    }
+
+    /// What a `reserve` among its queues feeds: behind a shaper that. `None` if there is none.
+    fn feeds(&self) -> Option<Feeds> {
+        let (mut part, mut site) = (&self.queue, Site { line: Some(self.at_worst()), ..Site::default() });
+        while part.name != reserve::ENTRY.name {
+            site = parts::inside(part, &site);
+            part = part.inner.as_deref()?;
+        }
+        site.line
+    }
 }
 
 /// A line changes during the run. Packets already on their way keep their order.
@@ -140,6 +186,11 @@ pub struct Part {
 }
 
 impl Part {
+    /// Whether this queue discipline, or one inside it, is made for the line's rate, MTU or classes.
+    pub fn needs_line(&self) -> bool {
+        self.settings.value("class_limit").is_some() || self.inner.as_ref().is_some_and(|i| i.needs_line())
+    }
+
     /// How much a queue discipline takes, or the one inside it.
     pub fn limit(&self) -> Option<&narrows_core::registry::Value> {
         self.settings.value("limit").or_else(|| self.inner.as_ref()?.limit())

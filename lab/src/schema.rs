@@ -32,6 +32,31 @@ pub(crate) fn ack_window(generator: &mut SchemaGenerator) -> Schema {
     part(Family::AckWindow, generator)
 }
 
+/// Which packets belong to a class: names of flows, or tables of what a header says.
+pub(crate) fn pattern(_: &mut SchemaGenerator) -> Schema {
+    let port = json!({ "anyOf": [
+        { "type": "integer", "minimum": 0, "maximum": 65535 },
+        { "type": "string", "pattern": "^\\d+-\\d+$", "description": "from-to" },
+    ] });
+    let net = json!({ "type": "string", "description": "an address, or one with the length of its prefix: 10.0.0.0/8" });
+    let protocol = json!({ "anyOf": [
+        { "enum": ["tcp", "udp", "icmp", "icmpv6"] },
+        { "type": "integer", "minimum": 0, "maximum": 255 },
+    ] });
+    let one = json!({ "anyOf": [
+        { "type": "string", "description": "a flow's name; with * at its end all that begin so" },
+        {
+            "type": "object",
+            "properties": {
+                "source": net, "destination": net, "protocol": protocol, "source_port": port, "destination_port": port,
+                "dscp": { "type": "integer", "minimum": 0, "maximum": 63 },
+            },
+            "additionalProperties": false,
+        },
+    ] });
+    json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
+}
+
 /// A reference to the family's definition, which contains itself where algorithms contain others.
 fn part(family: Family, generator: &mut SchemaGenerator) -> Schema {
     let name = family.noun();

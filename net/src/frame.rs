@@ -6,7 +6,7 @@
 //! Flows are 5-tuples. Fragments carry their ports in the first one only, so a fragmented datagram is a flow of its addresses
 //! and protocol (RFC 6438 section 2 does the same for load sharing): its fragments then stay in order.
 
-use narrows_core::ackwin::{Look, Passing};
+use narrows_core::ackwin::{Header, Look, Passing};
 use narrows_core::packet::Packet;
 use narrows_core::wire::checksum::Sum;
 use narrows_core::wire::tcp::RouterState;
@@ -374,6 +374,17 @@ impl Frame {
 }
 
 impl Passing for Frame {
+    fn header(&self) -> Option<Header> {
+        let (tuple, packet) = (self.tuple()?, self.packet()?);
+        let dscp = match packet[0] >> 4 {
+            6 => (packet[0] & 0xF) << 2 | packet[1] >> 6,
+            _ => packet[1] >> 2,
+        };
+        let Tuple { source, destination, protocol, ports } = tuple;
+        // No port is zero; a fragment's are not known.
+        Some(Header { source, destination, protocol, ports: (ports != (0, 0)).then_some(ports), dscp })
+    }
+
     fn look(&self) -> Option<Look> {
         let (view, connection) = self.segment()?;
         let flags = view.flags();

@@ -142,6 +142,7 @@ impl Inside {
         let Inside { network, accounts, due, .. } = self;
         network.reconfigure(now, line, new.rate, new.delay, queue, &mut Collect { due, accounts, control });
         network.set_mtu(line, new.mtu);
+        network.set_classes(line, parts::classes(new, std::iter::empty()));
         network.set_acks(line, parts::ack_window(new).expect("the configuration was checked"));
     }
 }

@@ -10,6 +10,7 @@ use narrows_core::ackwin::AckWindow;
 use narrows_core::qdisc::DropReason;
 use narrows_core::{Bytes, Time};
 use narrows_lab::agenda::Agenda;
+use narrows_lab::class::Classes;
 use narrows_lab::line::{self, Carried, Line, Queue, Wish, Written};
 use narrows_lab::outcome::QueueSummary;
 use narrows_lab::scenario::Change;
@@ -161,6 +162,11 @@ impl Network {
     /// The largest packet of a line changes now.
     pub fn set_mtu(&mut self, line: usize, mtu: Bytes) {
         self.lines[line].set_mtu(mtu);
+    }
+
+    /// A line's classes change now.
+    pub fn set_classes(&mut self, line: usize, classes: Option<Classes>) {
+        self.lines[line].set_classes(classes);
     }
 
     /// What is written into the ACKs of the data that take a line changes now.

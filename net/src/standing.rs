@@ -119,6 +119,7 @@ impl Standing {
         let lines = [&config.forward, &config.backward].into_iter().enumerate();
         let lines = lines.map(|(i, line)| {
             let mut made = Line::new(line.rate, line.delay, line.mtu, queue(line, i));
+            made.set_classes(parts::classes(line, std::iter::empty()));
             made.set_acks(parts::ack_window(line).expect("the configuration was checked"));
             made
         });
@@ -218,12 +219,18 @@ fn open(name: &str) -> Result<Ring, Refused> {
     })
 }
 
+/// Whether a line needs a new queue: another one, or one that is told of other classes, another rate or another MTU.
+fn stands_elsewhere(old: &scenario::Line, new: &scenario::Line) -> bool {
+    let told = |line: &scenario::Line| line.queue.needs_line().then(|| line.site());
+    new.queue != old.queue || told(new) != told(old)
+}
+
 fn queue(line: &scenario::Line, stream: usize) -> Queue<Frame> {
     build(line, parts::rng(SEED, Stream::Queue, stream))
 }
 
 fn build(line: &scenario::Line, rng: Rng) -> Queue<Frame> {
-    parts::queue(&line.queue, rng).expect("the configuration was checked against the registry")
+    parts::queue_of(line, rng).expect("the configuration was checked against the registry")
 }
 
 /// In at one port, out at the other.
@@ -314,7 +321,7 @@ impl Watch<'_, '_> {
         let lines = [(&old.forward, &config.forward), (&old.backward, &config.backward)];
         for (i, (old, new)) in lines.into_iter().enumerate().filter(|(_, (old, new))| old != new) {
             self.steering.replaced += 2;
-            let queue = (new.queue != old.queue).then(|| queue(new, i + self.steering.replaced));
+            let queue = stands_elsewhere(old, new).then(|| queue(new, i + self.steering.replaced));
             inside.reconfigure(now, i, new, queue, self);
         }
         self.steering.reloads[0] += 1;

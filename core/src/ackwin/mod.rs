@@ -33,6 +33,7 @@ use crate::registry::Value;
 use crate::time::Time;
 use crate::units::Rate;
 use crate::wire::tcp::{Flags, RouterState, Seq};
+use core::net::IpAddr;
 use core::time::Duration;
 use count::FlowCount;
 use policy::{Chosen, Policy, Sight};
@@ -69,6 +70,25 @@ pub trait Passing: Packet {
     fn add_state(&mut self, _state: RouterState) -> bool {
         false
     }
+    /// Its headers, for who tells classes of packets apart; `None` if it is a value, which is known by its flow, or not IP.
+    fn header(&self) -> Option<Header> {
+        None
+    }
+}
+
+/// Who sends to whom, and how it is to be treated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// The transport's number.
+    pub protocol: u8,
+    /// Source and destination port, where there are any and they are known.
+    pub ports: Option<(u16, u16)>,
+    /// The differentiated services codepoint.
+    pub dscp: u8,
 }
 
 /// How much a queue takes.

@@ -163,7 +163,7 @@ fn room(limit: Room) -> (u64, u64) {
 impl<T> Queues<T> {
     /// Empty queues for the classes of a line.
     pub fn new(settings: &Settings, site: &Site) -> Result<Queues<T>, Unfit> {
-        site.check("class_limit")?;
+        site.check("class")?;
         let limit = settings.value("class_limit").and_then(Room::of);
         let limit =
             limit.filter(|room| !matches!(room, Room::Bytes(0) | Room::Packets(0))).ok_or_else(|| {

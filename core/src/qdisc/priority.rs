@@ -33,7 +33,7 @@ impl<P: Packet> Priority<P> {
     /// Reads `class_limit` and the levels of the line's classes.
     pub fn new(settings: &Settings, site: &Site) -> Result<Self, Unfit> {
         let classes = site.declared(
-            "class_limit",
+            "class",
             "{ name = \"voice\", match = \"voice*\", priority = 1 }, { name = \"rest\" }",
         )?;
         Ok(Priority {

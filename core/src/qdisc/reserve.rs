@@ -93,8 +93,8 @@ impl<P: Packet> Reserve<P> {
     /// Reads `class_limit` and the line's classes, if they can all be kept.
     pub fn new(settings: &Settings, site: &Site) -> Result<Self, Unfit> {
         let example = "{ name = \"voice\", match = \"voice*\", rate = \"1Mbit/s\", delay = \"20ms\" }, { name = \"rest\" }";
-        let classes = site.declared("class_limit", example)?;
-        let line = site.line("class_limit")?;
+        let classes = site.declared("class", example)?;
+        let line = site.line("class")?;
         let queues = Queues::new(settings, site)?;
         admit(classes, line)?;
         let course = |class: &Class| Course {

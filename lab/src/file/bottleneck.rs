@@ -6,15 +6,18 @@
 //! mtu = "1500B"
 //! queue = "fifo:128KiB"      # default fifo:1000p
 //! ack_window = "share"       # default none: what is written into ACKs that pass
+//! class = [{ name = "voice", match = { dscp = 46 }, rate = "1Mbit/s" }]   # default none: each flow is one
 //! backward = { rate = "10Mbit/s", queue = "fifo:2BDP" }
 //! rtt = "40ms"               # of the traffic that passes; only queues in BDP need it
 //! metrics = "127.0.0.1:9464" # default: none
 //! user = "nobody"            # whom to become after opening; the default
 //! ```
 
+use super::class::{self, Known};
 use super::error::Refusal;
-use super::text::{At, Backward, Change, Setting, Written};
+use super::text::{At, Backward, Change, Class, Setting, Written};
 use super::{Document, Error, part, resolve};
+use crate::class::Matched;
 use crate::quantity::Quantity;
 use crate::scenario::Line;
 use narrows_core::units::{Bytes, Rate};
@@ -46,6 +49,7 @@ struct Text {
     queue: Option<At<Setting>>,
     #[serde(alias = "ack-window")]
     ack_window: Option<At<Setting>>,
+    class: Option<Vec<At<Class>>>,
     change: Option<Vec<At<Change>>>,
     backward: Option<Backward>,
     rtt: Option<Written<Duration>>,
@@ -76,7 +80,14 @@ fn resolved(text: &Text, folder: &Path) -> Result<Bottleneck, Refusal> {
             "leave `change` out; write the new values here when the time has come, and reload (SIGHUP)";
         return Err(Refusal::new("a standing bottleneck has no timetable", advice).at(&change.span));
     }
-    let line = |rate: &_, delay: &_, mtu: Option<&_>, queue: Option<&_>, words: Option<&_>| {
+    type Classes<'a> = Option<&'a [At<Class>]>;
+    let line = |rate: &_,
+                delay: &_,
+                mtu: Option<&_>,
+                queue: Option<&_>,
+                words: Option<&_>,
+                classes: Classes<'_>,
+                mirrored: bool| {
         let mut line = resolve::line(rate, delay, mtu, None)?;
         let bdp = || match &text.rtt {
             Some(rtt) => Ok(line.rate.bytes_in(resolve::time(rtt)?)),
@@ -85,19 +96,26 @@ fn resolved(text: &Text, folder: &Path) -> Result<Bottleneck, Refusal> {
                 "add for example rtt = \"40ms\", that of the traffic that passes; or write bytes",
             )),
         };
-        line.queue = resolve::queue(queue, &(0..0), line.mtu, &bdp, folder)?;
+        line.classes = class::classes(classes, &Known::Headers, &bdp)?;
+        if mirrored {
+            line.classes.iter_mut().for_each(Matched::mirror);
+        }
+        line.queue = resolve::queue(queue, &(0..0), &line, &bdp, folder)?;
         line.ack_window = part::ack_window(words, &(0..0), &line.queue)?;
         Ok::<Line, Refusal>(line)
     };
     let (mtu, queue, words) = (text.mtu.as_ref(), text.queue.as_ref(), text.ack_window.as_ref());
+    let classes = text.class.as_deref();
     Ok(Bottleneck {
-        forward: line(&text.rate, &text.delay, mtu, queue, words)?,
+        forward: line(&text.rate, &text.delay, mtu, queue, words, classes, false)?,
         backward: line(
             back.rate.as_ref().unwrap_or(&text.rate),
             back.delay.as_ref().unwrap_or(&text.delay),
             back.mtu.as_ref().or(mtu),
             back.queue.as_ref().or(queue),
             back.ack_window.as_ref().or(words),
+            back.class.as_deref().or(classes),
+            back.class.is_none(),
         )?,
         metrics: text.metrics.as_ref().map(address).transpose()?,
         user: text.user.as_ref().map_or_else(|| "nobody".into(), |u| u.value.clone()),
@@ -122,7 +140,9 @@ impl Bottleneck {
                 "none" => String::new(),
                 policy => format!(", windows in ACKs: {policy}"),
             };
-            format!("{name}: {rate}, {delay}, MTU {mtu}, queue {queue}{words}")
+            let classes: String =
+                line.classes.iter().map(|m| format!("; {}", line.promise(&m.class))).collect();
+            format!("{name}: {rate}, {delay}, MTU {mtu}, queue {queue}{words}{classes}")
         })
     }
 }

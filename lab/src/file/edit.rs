@@ -106,7 +106,7 @@ fn addressed<'d, 'p>(
         let named = tables.into_iter().zip(&names).filter(|(_, n)| *n == path[0]).map(|(t, _)| t);
         return Ok((named.collect(), &path[1..]));
     }
-    if path.len() > 1 && family(path[0]).is_none() && path[0] != "backward" {
+    if path.len() > 1 && family(path[0]).is_none() && !["backward", "class"].contains(&path[0]) {
         return Err(Refusal::unknown(section, path[0], known()));
     }
     let speaks = |table: &dyn TableLike| table.get("transport").and_then(Item::as_str) == Some("udp");
@@ -150,7 +150,7 @@ fn put(table: &mut dyn TableLike, path: &[&str], value: Value) -> Result<(), Ref
             Ok(())
         }
         ["backward", rest @ ..] => {
-            let key = rest.first().copied().filter(|key| matches!(*key, "queue" | "ack_window"));
+            let key = rest.first().copied().filter(|key| matches!(*key, "queue" | "ack_window" | "class"));
             let both = key.and_then(|key| table.get(key)).cloned();
             let item = table.entry("backward").or_insert(Item::Value(InlineTable::new().into()));
             let backward = table_of(item, "backward")?;
@@ -161,6 +161,7 @@ fn put(table: &mut dyn TableLike, path: &[&str], value: Value) -> Result<(), Ref
             }
             put(backward, rest, value)
         }
+        ["class", name, rest @ ..] => put_class(table, name, rest, value),
         [key, rest @ ..] => {
             let Some(family) = family(key) else {
                 return Err(Refusal::new(
@@ -177,6 +178,30 @@ fn put(table: &mut dyn TableLike, path: &[&str], value: Value) -> Result<(), Ref
         }
         [] => Ok(()),
     }
+}
+
+/// Sets a key of the class of this name.
+fn put_class(table: &mut dyn TableLike, name: &str, path: &[&str], value: Value) -> Result<(), Refusal> {
+    let [key] = path else {
+        let advice = format!("name one of its keys, for example class.{name}.rate");
+        return Err(Refusal::new(format!("`class.{name}` is a class, not a key"), advice));
+    };
+    let classes: Vec<&mut dyn TableLike> = match table.get_mut("class") {
+        Some(Item::ArrayOfTables(tables)) => tables.iter_mut().map(|t| t as &mut dyn TableLike).collect(),
+        Some(Item::Value(Value::Array(items))) => {
+            let tables = items.iter_mut().filter_map(|v| v.as_inline_table_mut());
+            tables.map(|t| t as &mut dyn TableLike).collect()
+        }
+        _ => Vec::new(),
+    };
+    let own = |t: &dyn TableLike| t.get("name").and_then(Item::as_str).unwrap_or_default().to_string();
+    let known: Vec<String> = classes.iter().map(|t| own(*t)).collect();
+    let at = known.iter().position(|n| n == name);
+    let Some(class) = at.and_then(|at| classes.into_iter().nth(at)) else {
+        return Err(Refusal::unknown("class", name, known.iter().map(String::as_str)));
+    };
+    assign(class, key, value);
+    Ok(())
 }
 
 /// Sets a parameter of an algorithm, or of the one inside.

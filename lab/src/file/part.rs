@@ -4,10 +4,12 @@
 use super::error::Refusal;
 use super::numbers;
 use super::text::{At, Entry, Setting};
+use crate::parts::inside;
 use crate::quantity::{Amount, Misread, Quantity};
 use crate::scenario::Part;
 use narrows_core::ackwin::policy;
 use narrows_core::packet::Datagram;
+use narrows_core::qdisc::class::Site;
 use narrows_core::registry::{Kind, Parameter, Settings, Unfit, Value};
 use narrows_core::transport::tcp::stack;
 use narrows_core::units::{Bytes, Rate};
@@ -127,9 +129,9 @@ impl Family {
     }
 
     /// Lets the algorithm itself check its settings.
-    fn check(self, part: &Part) -> Result<(), Unfit> {
+    fn check(self, part: &Part, site: &Site) -> Result<(), Unfit> {
         match self {
-            Family::Queue => build_queue(part).map(drop),
+            Family::Queue => build_queue(part, site).map(drop),
             Family::Controller => build_controller(part).map(drop),
             Family::Stack => stack::Stack::new(&part.settings).map(drop),
             Family::AckWindow => {
@@ -150,10 +152,14 @@ fn algorithm(
     Algorithm { name, summary, parameters, inner, values }
 }
 
-fn build_queue(part: &Part) -> Result<Box<dyn qdisc::Qdisc<Datagram>>, Unfit> {
-    let inner = part.inner.as_deref().map(build_queue).transpose()?;
-    qdisc::by_name(&part.name, &part.settings, qdisc::Context { inner, rng: Rng::new(0, 0), site: Default::default() })
-        .expect("the name was found in the registry")
+fn build_queue(part: &Part, site: &Site) -> Result<Box<dyn qdisc::Qdisc<Datagram>>, Unfit> {
+    let inner = part.inner.as_deref().map(|p| build_queue(p, &inside(part, site))).transpose()?;
+    qdisc::by_name(
+        &part.name,
+        &part.settings,
+        qdisc::Context { inner, rng: Rng::new(0, 0), site: site.clone() },
+    )
+    .expect("the name was found in the registry")
 }
 
 fn build_controller(part: &Part) -> Result<Box<dyn congestion::Controller>, Unfit> {
@@ -178,7 +184,13 @@ pub fn controller(name: &str, given: &[(String, String)]) -> Result<Part, Misrea
     let entries = std::iter::once(named).chain(given.iter().map(entry)).collect();
     let bdp =
         || Err(Refusal::new("there is no path here to take a BDP of", "write bytes, for example \"64KiB\""));
-    let reader = Reader { family: Family::Controller, defaults: &[], bdp: &bdp, folder: Path::new("") };
+    let reader = Reader {
+        family: Family::Controller,
+        defaults: &[],
+        site: Site::default(),
+        bdp: &bdp,
+        folder: Path::new(""),
+    };
     reader.part(Some(&at(Setting::Table(entries))), &(0..0)).map_err(|r| Misread::new(r.message, r.advice))
 }
 
@@ -187,6 +199,8 @@ pub(crate) struct Reader<'a> {
     pub family: Family,
     /// Defaults from elsewhere, for those algorithms that have these parameters: a stack's for its controllers.
     pub defaults: &'static [(&'static str, &'static str)],
+    /// The line it is for, and the line's classes.
+    pub site: Site,
     /// How many bytes one bandwidth-delay product is here.
     pub bdp: &'a dyn Fn() -> Result<Bytes, Refusal>,
     /// Where files lie that a list may be read from.
@@ -267,10 +281,13 @@ impl Reader<'_> {
             inner = Some(Box::new(self.named(name, span)?));
         }
         let part = Part { name: name.value, settings: Settings(settings), inner };
-        self.family.check(&part).map_err(|unfit| {
+        self.family.check(&part, &self.site).map_err(|unfit| {
             let place = places.get(unfit.parameter).copied().unwrap_or(span);
-            Refusal::new(format!("`{}` of {} does not fit", unfit.parameter, part.name), unfit.advice)
-                .at(place)
+            let message = match unfit.parameter {
+                "class" => format!("{} cannot be kept for these classes", part.name),
+                parameter => format!("`{parameter}` of {} does not fit", part.name),
+            };
+            Refusal::new(message, unfit.advice).at(place)
         })?;
         Ok(part)
     }
@@ -404,7 +421,13 @@ pub(super) fn ack_window(
 ) -> Result<Part, Refusal> {
     let bdp =
         || Err(Refusal::new("no policy is written in bandwidth-delay products", "write a policy's name"));
-    let reader = Reader { family: Family::AckWindow, defaults: &[], bdp: &bdp, folder: Path::new("") };
+    let reader = Reader {
+        family: Family::AckWindow,
+        defaults: &[],
+        site: Site::default(),
+        bdp: &bdp,
+        folder: Path::new(""),
+    };
     let part = reader.part(written, span)?;
     if part.name != "none" && queue.limit().is_none() {
         let message = format!(

@@ -1,6 +1,7 @@
 //! From the file as written to a [`Scenario`] that can run: names become indices, defaults are filled in, and what concerns
 //! more than one value is checked (routes, buffers against MTUs, windows against segments).
 
+use super::class;
 use super::error::{Refusal, shortened};
 use super::part::{self, Family};
 use super::text::{At, Backward, Change, File, Flow, Link, Setting, Written};
@@ -8,6 +9,7 @@ use crate::quantity::{Amount, Quantity};
 use crate::route::{Hop, Routes};
 use crate::scenario::{self, Line, Node, Part, Record, Scenario, TcpFlow, Transport, UdpFlow};
 use narrows_core::qdisc;
+use narrows_core::qdisc::class::Site;
 use narrows_core::registry::Value;
 use narrows_core::transport::tcp::stack;
 use narrows_core::units::{Bytes, Rate};
@@ -188,6 +190,7 @@ pub(super) fn line(
         mtu,
         framing: Framing::None,
         back_pressure: false,
+        classes: Vec::new(),
         queue: none.clone(),
         ack_window: none,
         changes,
@@ -297,10 +300,16 @@ fn fill_queues(
             longest[hop.link] = longest[hop.link].max(Some(way.base_rtt));
         }
     }
+    let some = |l: &At<Link>| l.class.is_some() || l.backward.as_ref().is_some_and(|b| b.class.is_some());
+    let known = class::Known::flows(if file.link.iter().any(some) { &file.flow } else { &[] });
     for ((written, link), base_rtt) in file.link.iter().zip(links).zip(longest) {
+        let classes = written.class.as_deref();
+        let back_classes = written.backward.as_ref().and_then(|b| b.class.as_deref()).or(classes);
         let both = written.queue.as_ref();
         let back = written.backward.as_ref().and_then(|b| b.queue.as_ref()).or(both);
-        for (queue, line) in [(both, &mut link.forward), (back, &mut link.backward)] {
+        for (queue, classes, line) in
+            [(both, classes, &mut link.forward), (back, back_classes, &mut link.backward)]
+        {
             let bdp = || match base_rtt {
                 Some(rtt) => Ok(line.rate.bytes_in(rtt)),
                 None => Err(Refusal::new(
@@ -308,8 +317,8 @@ fn fill_queues(
                     "write bytes, for example 64KiB",
                 )),
             };
-            let largest = Bytes(line.framing.size(line.mtu.0));
-            line.queue = self::queue(queue, &written.span, largest, &bdp, folder)?;
+            line.classes = class::classes(classes, &known, &bdp)?;
+            line.queue = self::queue(queue, &written.span, line, &bdp, folder)?;
             line.back_pressure = back_pressure(written.back_pressure.as_ref(), &line.queue)?;
         }
         let both = written.ack_window.as_ref();
@@ -321,21 +330,24 @@ fn fill_queues(
     Ok(())
 }
 
-/// The queue as written, or the default one, before a line of this MTU. `span` is what to point at if nothing is written.
+/// The queue as written, or the default one, before this line with its classes. `span` is what to point at if nothing is written.
 pub(super) fn queue(
     written: Option<&At<Setting>>,
     span: &Range<usize>,
-    mtu: Bytes,
+    line: &Line,
     bdp: &dyn Fn() -> Result<Bytes, Refusal>,
     folder: &Path,
 ) -> Result<Part, Refusal> {
-    let part = part::Reader { family: Family::Queue, defaults: &[], bdp, folder }.part(written, span)?;
-    holds_a_packet(&part, mtu).map_err(|r| r.at(written.map_or(span, |q| &q.span)))?;
+    let site = line.site();
+    let part =
+        part::Reader { family: Family::Queue, defaults: &[], site, bdp, folder }.part(written, span)?;
+    holds_a_packet(&part, Bytes(line.framing.size(line.mtu.0)))
+        .map_err(|r| r.at(written.map_or(span, |q| &q.span)))?;
     Ok(part)
 }
 
 fn holds_a_packet(queue: &Part, mtu: Bytes) -> Result<(), Refusal> {
-    for name in ["limit", "burst", "input", "output"] {
+    for name in ["limit", "class_limit", "burst", "input", "output"] {
         if let Some(Value::Bytes(room)) = queue.settings.value(name)
             && *room < mtu
         {
@@ -528,14 +540,16 @@ fn tcp_flow(flow: &At<Flow>, way: &Way, folder: &Path) -> Result<TcpFlow, Refusa
     let no_bdp = || {
         Err(Refusal::new("a bandwidth-delay product has no meaning here", "write bytes, for example 64KiB"))
     };
-    let stacks = part::Reader { family: Family::Stack, defaults: &[], bdp: &no_bdp, folder };
+    let stacks =
+        part::Reader { family: Family::Stack, defaults: &[], site: Site::default(), bdp: &no_bdp, folder };
     let stack = stacks.part(flow.stack.as_ref(), &flow.span)?;
     let receiver_stack = match &flow.receiver_stack {
         Some(_) => stacks.part(flow.receiver_stack.as_ref(), &flow.span)?,
         None => stack.clone(),
     };
     let defaults = stack::REGISTRY.iter().find(|e| e.name == stack.name).map_or(&[][..], |e| e.controller);
-    let controllers = part::Reader { family: Family::Controller, defaults, bdp: &bdp, folder };
+    let controllers =
+        part::Reader { family: Family::Controller, defaults, site: Site::default(), bdp: &bdp, folder };
     let controller = controllers.part(flow.controller.as_ref(), &flow.span)?;
     let size = flow.size.as_ref().map(|s| s.0);
     let kernel_controller = flow.kernel_controller.as_ref().map(kernel_controller).transpose()?;
@@ -587,7 +601,7 @@ pub(super) fn time(written: &Written<Duration>) -> Result<Duration, Refusal> {
     Ok(written.0)
 }
 
-fn speed(written: &Written<Rate>) -> Result<Rate, Refusal> {
+pub(super) fn speed(written: &Written<Rate>) -> Result<Rate, Refusal> {
     let rate = written.0;
     if rate.0 == 0 {
         let advice = "write for example \"10Mbit/s\"; a line that is down for a while is a very slow one";
@@ -611,7 +625,7 @@ pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().count() <= 64 && text.chars().all(allowed)
 }
 
-fn check_name(noun: &str, name: &At<String>) -> Result<(), Refusal> {
+pub(super) fn check_name(noun: &str, name: &At<String>) -> Result<(), Refusal> {
     if is_name(name) || noun == "link" && name.split('>').all(is_name) {
         return Ok(());
     }

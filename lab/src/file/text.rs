@@ -113,6 +113,8 @@ pub struct Link {
     #[serde(default)] // says to the schema, too, that it may be left out
     #[schemars(schema_with = "crate::schema::queue")]
     pub queue: Option<At<Setting>>,
+    /// Classes of packets, in both directions; default none: each flow is one. What belongs to none is in the last one, `rest`.
+    pub class: Option<Vec<At<Class>>>,
     /// What the router before the line writes into ACKs that pass it, in both directions; default none.
     #[serde(default)] // says to the schema, too, that it may be left out
     #[serde(alias = "ack-window")]
@@ -138,6 +140,8 @@ pub struct Backward {
     #[serde(default)] // says to the schema, too, that it may be left out
     #[schemars(schema_with = "crate::schema::queue")]
     pub queue: Option<At<Setting>>,
+    /// Classes of packets, in place of those of the link; [] for none.
+    pub class: Option<Vec<At<Class>>>,
     /// What the router before the line writes into ACKs that pass it.
     #[serde(default)] // says to the schema, too, that it may be left out
     #[serde(alias = "ack-window")]
@@ -145,6 +149,35 @@ pub struct Backward {
     pub ack_window: Option<At<Setting>>,
     /// Changes during the run, in place of those of the link.
     pub change: Option<Vec<At<Change>>>,
+}
+
+/// A part of the packets before a line, and what is promised to it.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Class {
+    /// Its name.
+    pub name: At<String>,
+    /// Which packets: flows by name, with * for all that begin so; in a gateway tables of source, destination, protocol,
+    /// source_port, destination_port and dscp. Left out in the last class, which has what belongs to no other.
+    #[serde(default, rename = "match")] // says to the schema, too, that it may be left out
+    #[schemars(schema_with = "crate::schema::pattern")]
+    pub pattern: Option<At<Setting>>,
+    /// The rate it has reserved; default none.
+    pub rate: Option<Written<Rate>>,
+    /// How far it may be ahead of constant spacing at its rate; default, and at least, a packet.
+    pub ahead: Option<Written<Bytes>>,
+    /// How long a packet within rate and ahead takes at the most, its transmission included; default what the rate gives.
+    pub delay: Option<Written<Duration>>,
+    /// 1 goes first; default 8, the last.
+    #[schemars(range(min = 1, max = 8))]
+    pub priority: Option<At<i64>>,
+    /// Its share against those of others; default 1.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub weight: Option<At<i64>>,
+    /// Room for its waiting packets; default what the queue gives each class.
+    pub limit: Option<Written<Amount>>,
+    /// Whether it may have more than it has reserved; default true.
+    pub surplus: Option<bool>,
 }
 
 /// A line changes during the run.

@@ -67,7 +67,8 @@ impl Toml {
         self.text("to", to);
         // Where no window is written, nobody need read of it.
         let speaks = link.forward.ack_window.name != "none";
-        for (key, value) in line(&link.forward, speaks) {
+        let classed = !link.forward.classes.is_empty();
+        for (key, value) in line(&link.forward, speaks, classed) {
             self.line(key, value);
         }
         if link.forward.framing != Framing::None {
@@ -79,7 +80,10 @@ impl Toml {
         if link.backward != link.forward {
             let speaks = speaks || link.backward.ack_window.name != "none";
             let entries: Vec<String> =
-                line(&link.backward, speaks).iter().map(|(k, v)| format!("{k} = {v}")).collect();
+                line(&link.backward, speaks, classed || !link.backward.classes.is_empty())
+                    .iter()
+                    .map(|(k, v)| format!("{k} = {v}"))
+                    .collect();
             self.line("backward", format!("{{ {} }}", entries.join(", ")));
         }
     }
@@ -130,7 +134,7 @@ impl Toml {
 }
 
 /// The keys of a line that a link's `backward` may repeat.
-fn line(line: &Line, speaks: bool) -> Vec<(&'static str, String)> {
+fn line(line: &Line, speaks: bool, classed: bool) -> Vec<(&'static str, String)> {
     let mut keys = vec![
         ("rate", quoted(&line.rate.write())),
         ("delay", quoted(&line.delay.write())),
@@ -138,6 +142,9 @@ fn line(line: &Line, speaks: bool) -> Vec<(&'static str, String)> {
         ("queue", part(Family::Queue, &line.queue)),
         ("change", list(line.changes.iter().map(change))),
     ];
+    if classed {
+        keys.push(("class", super::class::write(&line.classes)));
+    }
     if speaks {
         keys.push(("ack_window", part(Family::AckWindow, &line.ack_window)));
     }

@@ -1,6 +1,7 @@
 //! Scenario files from the outside: what they mean, what is refused and with which words, and what sweeps and `--set` make of
 //! them.
 
+mod classes;
 mod edited;
 mod read;
 mod refused;

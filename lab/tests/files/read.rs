@@ -196,7 +196,11 @@ fn every_registered_algorithm_can_be_written_with_all_its_parameters() {
             value = value.replace("min = \"64KiB\"", "min = \"16KiB\""); // less than max
             let of_a_link = matches!(family, Family::Queue | Family::AckWindow);
             let path = if of_a_link { "link.sender>r1" } else { "flow.bulk" };
-            let document = Document { name: "x".into(), text: DUMBBELL.into() };
+            let mut document = Document { name: "x".into(), text: DUMBBELL.into() };
+            if ["priority", "reserve"].contains(&algorithm.name) {
+                let class = "[{ name = \"a\", match = \"bulk*\", rate = \"1Mbit/s\" }]";
+                document = document.with("link.sender>r1.class", class).unwrap();
+            }
             let document = document.with(&format!("{path}.{key}"), &(value.clone() + " }")).unwrap();
             let scenario = document.scenario().unwrap_or_else(|e| panic!("{value}: {e}: {:?}", e.advice()));
             assert_eq!(
