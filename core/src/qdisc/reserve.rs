@@ -51,8 +51,10 @@ pub const ENTRY: Entry = Entry {
     contains: false,
 };
 
-/// What one byte is, in bits times nanoseconds of rate.
-const BYTE: u128 = 8_000_000_000;
+/// What one byte is in virtual time: fine enough for the largest weight, and short keys keep a heap of many classes near.
+const BYTE: u64 = 1 << 20;
+/// Virtual time begins anew here: at 10 Gbit/s and weight 1 once an hour.
+const TURN: u64 = 1 << 62;
 /// The longest delay that is proposed.
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -68,7 +70,7 @@ struct Course {
     /// When its head is eligible.
     eligible: Time,
     /// Virtual time of its level at which its next packet may have surplus.
-    start: u128,
+    start: u64,
 }
 
 /// A packet and when it came.
@@ -86,7 +88,7 @@ pub struct Reserve<P> {
     /// Classes whose head is eligible, by its deadline.
     due: Heap<Time>,
     /// Classes with packets that may have surplus, of each level, by `start`; and the level's virtual time.
-    spare: [(Heap<u128>, u128); LEVELS as usize],
+    spare: [(Heap<u64>, u64); LEVELS as usize],
 }
 
 impl<P: Packet> Reserve<P> {
@@ -134,14 +136,32 @@ impl<P: Packet> Reserve<P> {
         let since = spared.unwrap_or(course.eligible);
         match self.queues.head(class).map(|next| (next.at.max(since), next.packet.size())) {
             Some((since, size)) => self.head(class, since, size),
-            None if course.surplus => drop(self.spare[course.level as usize].0.remove(class)),
-            None => {}
+            None => {
+                self.waiting.remove(class);
+                if course.surplus {
+                    self.spare[course.level as usize].0.remove(class);
+                }
+            }
         }
         Some(gone.packet)
     }
 
+    /// Virtual time of a level begins anew; what is ahead of it stays as far ahead.
+    #[cold]
+    fn turn(&mut self, level: usize) {
+        let (heap, virtual_time) = &mut self.spare[level];
+        let passed = core::mem::take(virtual_time);
+        for (class, course) in self.courses.iter_mut().enumerate().filter(|(_, c)| c.level as usize == level)
+        {
+            course.start = course.start.saturating_sub(passed);
+            if heap.has(class) {
+                heap.set(class, course.start);
+            }
+        }
+    }
+
     /// The class at the head of the surplus, and its tag.
-    fn spare(&self) -> Option<(usize, u128, usize)> {
+    fn spare(&self) -> Option<(usize, u64, usize)> {
         let mut levels = self.spare.iter().enumerate();
         levels.find_map(|(level, (heap, _))| heap.first().map(|(tag, class)| (level, tag, class)))
     }
@@ -179,11 +199,13 @@ impl<P: Packet + Send> Qdisc<P> for Reserve<P> {
         let (level, tag, class) = self.spare()?;
         let size = self.queues.head(class)?.packet.size();
         let course = &mut self.courses[class];
-        course.start = tag + size.0 as u128 * BYTE / course.weight as u128;
+        course.start = tag + size.0 * BYTE / course.weight as u64;
         let (heap, virtual_time) = &mut self.spare[level];
         heap.set(class, course.start);
         *virtual_time = tag;
-        self.waiting.remove(class);
+        if tag > TURN {
+            self.turn(level);
+        }
         self.leave(class, Some(now))
     }
 

@@ -289,3 +289,20 @@ fn what_is_not_ip_passes_and_what_is_broken_is_named() {
         assert_eq!(Frame::ethernet(vec![8; short]).unwrap_err(), Malformed::Truncated);
     }
 }
+
+#[test]
+fn a_header_says_who_sends_to_whom_and_how_it_is_to_be_treated() {
+    let header = |bytes| Frame::ip(bytes).unwrap().header().unwrap();
+    let h = header(v4(protocol::TCP, &PORTS, |h| (h.ecn, h.dscp) = (Ecn::Ce, 46)));
+    let ends = |a: &str, b: &str| (a.parse().unwrap(), b.parse().unwrap());
+    assert_eq!((h.source, h.destination), ends("10.0.0.1", "10.0.0.2"));
+    assert_eq!((h.protocol, h.ports, h.dscp), (protocol::TCP, Some((12_345, 80)), 46));
+    let h = header(v6(protocol::UDP, &PORTS));
+    assert_eq!((h.source, h.destination), ends("fd00::1", "fd00::2"));
+    assert_eq!((h.protocol, h.ports, h.dscp), (protocol::UDP, Some((12_345, 80)), 46));
+    let fragment = header(v4(protocol::UDP, &PORTS, |h| h.more_fragments = true));
+    assert_eq!((fragment.protocol, fragment.ports, fragment.dscp), (protocol::UDP, None, 0));
+    let mut arp = vec![2; 12];
+    arp.extend([8, 6, 0, 1]);
+    assert_eq!(Frame::ethernet(arp).unwrap().header(), None);
+}

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod aqm;
+mod classes;
 mod closed_forms;
 mod conservation;
 mod determinism;

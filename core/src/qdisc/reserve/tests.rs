@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::limit::calculus::{Hop, end_to_end};
-use crate::qdisc::tests::Boxed;
 use crate::qdisc::tests::served::{Arrivals, LINE, Sent, before, serve, through, together};
+use crate::qdisc::tests::{Boxed, Parcel};
 use crate::rng::Rng;
 use proptest::prelude::*;
 use std::vec;
@@ -256,6 +256,40 @@ fn surplus_goes_by_priority_and_then_by_weight_and_takes_no_credit() {
     close(mbits(2, 4100, 8000), 7.0 * 0.75);
     close(mbits(3, 4100, 8000), 7.0 * 0.25);
     close(mbits(4, 4100, 8000), 0.0);
+}
+
+#[test]
+fn virtual_time_that_begins_anew_changes_nothing() {
+    let class = |name: &str, weight| Class { weight, ..Class::plain(name) };
+    let classes = [
+        reserved("one", 1_000_000, 0),
+        class("two", 3),
+        class("three", 1),
+        Class { priority: 1, ..class("rest", 1) },
+    ];
+    let site = Site { line: Some(LINE), classes: classes.into() };
+    let settings = Settings([("class_limit".into(), crate::registry::Value::Packets(1000))].into());
+    let order = |turns: bool| {
+        let mut queue = Reserve::new(&settings, &site).unwrap();
+        let mut left = vec![];
+        for n in 0..2000u64 {
+            let now = Time::from_nanos(n * 400_000);
+            let parcel = |i, flow| Parcel {
+                number: 2 * n + i,
+                flow,
+                size: 100 + n * 7919 % 1400,
+                ecn: Default::default(),
+            };
+            queue.enqueue(now, parcel(0, (n % 3) as u32), &mut |_, _| {});
+            queue.enqueue(now, parcel(1, (n * 31 % 4) as u32), &mut |_, _| {});
+            left.push(queue.dequeue(now, &mut |_, _| {}).map(|p| p.number));
+            if turns && n % 7 == 0 {
+                (0..LEVELS as usize).for_each(|level| queue.turn(level));
+            }
+        }
+        left
+    };
+    assert_eq!(order(false), order(true));
 }
 
 #[test]
