@@ -3,6 +3,8 @@
 use super::*;
 use crate::parts;
 use crate::scenario::Part;
+use narrows_core::FlowId;
+use narrows_core::ackwin::Look;
 use narrows_core::packet::Direction;
 use narrows_core::registry::{Settings, Value};
 use narrows_core::{Datagram, Rng};
