@@ -171,8 +171,18 @@ fn kill_9_leaves_no_device_and_no_program() {
 #[test]
 fn a_signal_for_it_reaches_its_program() {
     let script = "trap 'exit 9' INT; echo ready; while :; do sleep 0.02; done";
-    let child = narrows()
-        .args(["emulate", "-q", "--", "sh", "-c", script])
+    // What a background job inherits is a SIGINT that is ignored, and no shell can trap that.
+    let child = Command::new("env")
+        .args([
+            "--default-signal=INT",
+            env!("CARGO_BIN_EXE_narrows"),
+            "emulate",
+            "-q",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
